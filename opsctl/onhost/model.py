@@ -1,0 +1,83 @@
+"""The values that the rooms of the ground floor hand to each other. Pure data, JSON-ready."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from typing import Any, Dict, List, Optional
+
+PASS, FAIL, INCONCLUSIVE = "pass", "fail", "inconclusive"
+
+
+@dataclass(frozen=True)
+class Check:
+    """What one gate found. `id` is the gate's name; `evidence` the decisive lines, verbatim."""
+
+    id: str
+    status: str
+    detail: str
+    evidence: List[str] = field(default_factory=list)
+
+    def as_json(self) -> Dict[str, Any]:
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class Record:
+    """One journal record. `time` is microseconds since the epoch (UTC); `source` is the process
+    ("" for systemd's own lines); `pid` its PID. `text` has control characters made harmless."""
+
+    time: int
+    text: str
+    pid: int = 0
+    source: str = ""
+
+
+@dataclass(frozen=True)
+class Event:
+    """One structured line of a start.
+
+    `kind`: see journal.py. `rank`: canonical label (DPa PPb TPc, parts as the engine shows them,
+    "TP0" when it shows none; never the EP part); "" for lines of no rank.
+    `data`: figures in bytes, tokens or seconds, already converted from the engine's own unit.
+    """
+
+    kind: str
+    time: int
+    rank: str
+    data: Dict[str, Any]
+    text: str
+
+
+@dataclass
+class RankFacts:
+    """What one rank logged in this start. Bytes are integers, None where nothing was logged."""
+
+    rank: str
+    phase: str = ""
+    free_before_weights: Optional[int] = None
+    free_after_weights: Optional[int] = None
+    weights_bytes: Optional[int] = None
+    load_seconds: Optional[float] = None
+    kv_tokens: Optional[int] = None
+    kv_bytes: Optional[int] = None
+    kv_dtype: str = ""
+    max_total_tokens: Optional[int] = None
+    host_pools: List[Dict[str, Any]] = field(default_factory=list)  # {"name", "bytes"} as logged
+
+
+@dataclass
+class StartFacts:
+    """Everything that the journal tells about one start (one systemd invocation)."""
+
+    invocation: str = ""
+    engine_version: str = ""
+    ranks: Dict[str, RankFacts] = field(default_factory=dict)
+    ready: bool = False  # "fired up and ready to roll"
+    listening: bool = False  # uvicorn runs
+    restarts: int = 0
+    errors: List[str] = field(default_factory=list)  # decisive lines, the cause first
+    exit: str = ""  # systemd's words on how the main process ended
+    last_event: int = 0  # microseconds since the epoch
+
+    def as_json(self) -> Dict[str, Any]:
+        return asdict(self)
