@@ -1,0 +1,94 @@
+"""Fixtures that every kind of test may use: real hosts from the lab.
+
+A lab of its own may be named by LAB_NAME, LAB_DIR (see opsctl/lab/lab.sh). Where hosts cannot be
+booted, tests that need them FAIL with the reason; they are never skipped in silence.
+"""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+LAB_SH = Path(__file__).resolve().parent.parent / "opsctl" / "lab" / "lab.sh"
+
+
+def _lab(*args: str, timeout: float = 300, check: bool = True) -> subprocess.CompletedProcess[str]:
+    done = subprocess.run(
+        ["bash", str(LAB_SH), *args],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=timeout,
+    )
+    if check and done.returncode != 0:
+        pytest.fail(f"lab.sh {' '.join(args)} failed ({done.returncode}): {done.stderr[-2000:]}")
+    return done
+
+
+@dataclass(frozen=True)
+class LabHost:
+    name: str
+
+    @property
+    def address(self) -> str:
+        import os
+
+        return f"{os.environ.get('LAB_NET', '10.77.0')}.{10 + int(self.name[1:])}"
+
+    def sh(
+        self, command: str, *, check: bool = True, timeout: float = 120, input: str | None = None
+    ) -> subprocess.CompletedProcess[str]:
+        """Run a shell command on the host as root, over SSH."""
+        done = subprocess.run(
+            ["ssh", "-F", ssh_config(), self.name, "--", command],
+            input=input if input is not None else "",
+            capture_output=True,
+            text=True,
+            timeout=timeout,
+        )
+        if check and done.returncode != 0:
+            raise AssertionError(f"{self.name}: {command}: {done.returncode}: {done.stderr}")
+        return done
+
+    def put(self, path: str, content: bytes, mode: str = "644") -> None:
+        subprocess.run(
+            [
+                "ssh", "-F", ssh_config(), self.name, "--",
+                f"mkdir -p $(dirname {path}) && cat > {path} && chmod {mode} {path}",
+            ],
+            input=content,
+            check=True,
+            timeout=120,
+        )  # fmt: skip
+
+    def lab(self, verb: str, *args: str) -> None:
+        """A drill: kill, start, stop, cut, mend, freeze, thaw."""
+        _lab(verb, self.name, *args)
+
+
+def ssh_config() -> str:
+    return _lab("ssh-config").stdout.strip()
+
+
+def boot(count: int) -> list[LabHost]:
+    """h1 … hCOUNT with fresh disks, whatever ran before."""
+    names = [f"h{i}" for i in range(1, count + 1)]
+    for name in names:
+        _lab("kill", name, check=False)
+    _lab("up", str(count), timeout=900)
+    return [LabHost(n) for n in names]
+
+
+@pytest.fixture(scope="module")
+def lab_hosts() -> Iterator[list[LabHost]]:
+    """Two fresh hosts for the tests of one module."""
+    yield boot(2)
+
+
+@pytest.fixture(scope="module")
+def lab_host(lab_hosts: list[LabHost]) -> LabHost:
+    return lab_hosts[0]
