@@ -13,7 +13,7 @@ from ansible.plugins.action import ActionBase
 from opsctl.ansible.reading import read_hosts
 from opsctl.errors import SpecError
 
-OUT, LIMIT = "OPSCTL_READ_OUT", "OPSCTL_READ_LIMIT"
+OUT = "OPSCTL_READ_OUT"
 
 
 class ActionModule(ActionBase):  # type: ignore[misc]
@@ -32,13 +32,10 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         if not out:
             message = f"{OUT} must name the file that the descriptions are written to"
             return {"failed": True, "msg": message}
-        hostvars = task_vars["hostvars"]
-        inventory = hostvars._inventory
-        pattern = os.environ.get(LIMIT) or "all"
-        names = [h.name for h in inventory.get_hosts(pattern, ignore_restrictions=True)]
+        names = [str(name) for name in task_vars["ansible_play_hosts_all"]]
         try:
             document: dict[str, Any] = {
-                "hosts": read_hosts(names, hostvars, self._loader),
+                "hosts": read_hosts(names, task_vars["hostvars"], self._loader),
                 "sources": sources(
                     task_vars.get("ansible_inventory_sources") or (), self._loader.get_basedir()
                 ),
