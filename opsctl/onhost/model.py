@@ -62,7 +62,12 @@ class RankFacts:
     kv_bytes: Optional[int] = None
     kv_dtype: str = ""
     max_total_tokens: Optional[int] = None
-    host_pools: List[Dict[str, Any]] = field(default_factory=list)  # {"name", "bytes"} as logged
+    # {"name", "bytes", "tokens" or None} in the order logged; the engine logs tokens from 0.5.18 on
+    host_pools: List[Dict[str, Any]] = field(default_factory=list)
+    # the draft model of the same rank: "weights_bytes", "kv_tokens", "kv_bytes" as far as logged
+    draft: Dict[str, Any] = field(default_factory=dict)
+    # further device pools of the target (sliding window, indexer): {"tokens", "bytes"}
+    other_pools: List[Dict[str, Any]] = field(default_factory=list)
 
 
 @dataclass
@@ -76,6 +81,7 @@ class StartFacts:
     listening: bool = False  # uvicorn runs
     restarts: int = 0
     errors: List[str] = field(default_factory=list)  # decisive lines, the cause first
+    dead: bool = False  # a line was logged that the engine does not survive
     exit: str = ""  # systemd's words on how the main process ended
     last_event: int = 0  # microseconds since the epoch
 
