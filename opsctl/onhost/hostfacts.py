@@ -1,0 +1,306 @@
+"""What a host says about itself: pure parsers of real texts, and thin readers around them.
+
+All sizes are bytes. /proc writes "kB" and means KiB; nvidia-smi writes MiB.
+used = total − available, as procps 4 prints it: procps 3.3 leaves pools that are shared memory out.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+from typing import Any, Dict, Iterable, List, Optional, Sequence, Tuple
+
+KiB = 1 << 10
+MiB = 1 << 20
+
+GPU_QUERY = [
+    "nvidia-smi",
+    "--query-gpu=index,name,uuid,memory.total,memory.used,mig.mode.current,driver_version",
+    "--format=csv,noheader,nounits",
+]
+PROCESS_QUERY = [
+    "nvidia-smi",
+    "--query-compute-apps=gpu_uuid,pid,used_memory",
+    "--format=csv,noheader,nounits",
+]
+
+
+def parse_meminfo(text: str) -> Dict[str, int]:
+    """/proc/meminfo → total, available, free, swap_total, swap_used, hugetlb, shared in bytes.
+
+    Kernels before 4.19 have no Hugetlb line: then pages × page size of the default size.
+    ValueError if there is no MemTotal or MemAvailable.
+    """
+    found: Dict[str, int] = {}
+    for match in re.finditer(r"^([\w()]+):\s+(\d+)( kB)?\s*$", text, re.MULTILINE):
+        found[match[1]] = int(match[2]) * (KiB if match[3] else 1)
+    for name in ("MemTotal", "MemAvailable"):
+        if name not in found:
+            raise ValueError(f"/proc/meminfo has no {name}")
+    pages = found.get("HugePages_Total", 0) * found.get("Hugepagesize", 0)
+    return {
+        "total": found["MemTotal"],
+        "available": found["MemAvailable"],
+        "free": found.get("MemFree", 0),
+        "swap_total": found.get("SwapTotal", 0),
+        "swap_used": found.get("SwapTotal", 0) - found.get("SwapFree", 0),
+        "hugetlb": found.get("Hugetlb", pages),
+        "shared": found.get("Shmem", 0),
+    }
+
+
+def parse_properties(text: str) -> Dict[str, str]:
+    """KEY=VALUE lines: `systemctl show`, os-release, cgroup files of that form. Quotes are taken off."""
+    found: Dict[str, str] = {}
+    for line in text.splitlines():
+        key, equals, value = line.partition("=")
+        if equals and key and not key.startswith("#"):
+            value = value.strip()
+            if len(value) > 1 and value[0] == value[-1] and value[0] in "\"'":
+                value = value[1:-1]
+            found[key.strip()] = value
+    return found
+
+
+def parse_limits(text: str) -> Dict[str, Tuple[Optional[int], Optional[int]]]:
+    """/proc/PID/limits → {"Max locked memory": (soft, hard)}; None means unlimited."""
+    found = {}
+    for line in text.splitlines()[1:]:
+        match = re.match(r"(.+?)\s{2,}(unlimited|\d+)\s+(unlimited|\d+)", line)
+        if match:
+            soft, hard = (None if part == "unlimited" else int(part) for part in match.groups()[1:])
+            found[match[1]] = (soft, hard)
+    return found
+
+
+# -- processes ----------------------------------------------------------------------------------
+
+
+def parse_io(text: str) -> int:
+    """read_bytes of /proc/PID/io: what really came from a disk, not from the page cache."""
+    match = re.search(r"^read_bytes:\s*(\d+)", text, re.MULTILINE)
+    return int(match[1]) if match else 0
+
+
+def parse_stat(text: str) -> Dict[str, Any]:
+    """/proc/PID/stat → comm, state, ticks (user + system), started (ticks since boot), rss_pages.
+
+    comm stands in brackets and may itself hold brackets and spaces ("(sglang::schedul)").
+    ValueError if the text is cut off.
+    """
+    opening, closing = text.find("("), text.rfind(")")
+    rest = text[closing + 1 :].split()
+    if opening < 0 or closing < opening or len(rest) < 22:
+        raise ValueError("not a /proc/PID/stat")
+    return {
+        "comm": text[opening + 1 : closing],
+        "state": rest[0],
+        "ticks": int(rest[11]) + int(rest[12]),
+        "started": int(rest[19]),
+        "rss_pages": int(rest[21]),
+    }
+
+
+def parse_status(text: str) -> Dict[str, Any]:
+    """/proc/PID/status → name, uid (effective), rss, shared (part of rss), swap; bytes."""
+
+    def number(name: str) -> int:
+        match = re.search(rf"^{name}:\s*(\d+) kB", text, re.MULTILINE)
+        return int(match[1]) * KiB if match else 0
+
+    name = re.search(r"^Name:\s*(.*)$", text, re.MULTILINE)
+    uid = re.search(r"^Uid:\s*\d+\s+(\d+)", text, re.MULTILINE)
+    return {
+        "name": name[1] if name else "",
+        "uid": int(uid[1]) if uid else -1,
+        "rss": number("VmRSS"),
+        "shared": number("RssShmem"),
+        "swap": number("VmSwap"),
+    }
+
+
+# -- GPUs ---------------------------------------------------------------------------------------
+
+_LOST = re.compile(r"Unable to determine the device handle for GPU\s?(\d+)?:?\s?(\S*?)[:\s]", re.I)
+_BROKEN = re.compile(r"ERR!|\[?(?:Unknown Error|GPU is lost|Not Found|GPU requires reset)", re.I)
+
+
+def parse_gpus(text: str) -> List[Dict[str, Any]]:
+    """The answer to GPU_QUERY → one GPU a line: index, name, uuid, memory_total, memory_used, state.
+
+    `state` is ok, lost, error or mig. Only an ok GPU has its memory figures: a broken GPU prints
+    memory as if it were free, and of a MIG card no process can allocate the parent's total.
+    """
+    gpus: List[Dict[str, Any]] = []
+    for line in text.splitlines():
+        if _LOST.search(line):
+            gpus.append(_gpu(len(gpus), "", "", "", "", "lost"))
+            continue
+        cells = [cell.strip() for cell in line.split(",")]
+        if len(cells) < 5 or not cells[0].isdigit():
+            continue
+        index, name, uuid, total, used = int(cells[0]), cells[1], cells[2], cells[3], cells[4]
+        mig = cells[5] if len(cells) > 5 else ""
+        gpus.append(_gpu(index, name, uuid, total, used, _state(line, total, used, mig)))
+    return gpus
+
+
+def _state(line: str, total: str, used: str, mig: str) -> str:
+    if re.search(r"GPU is lost", line, re.I):
+        return "lost"
+    if mig.lower().startswith("enabled"):
+        return "mig"
+    if _BROKEN.search(line) or not (total.isdigit() and used.isdigit()):
+        return "error"
+    return "ok"
+
+
+def _gpu(index: int, name: str, uuid: str, total: str, used: str, state: str) -> Dict[str, Any]:
+    figures = state == "ok"
+    return {
+        "index": index,
+        "name": name,
+        "uuid": uuid,
+        "memory_total": int(total) * MiB if figures else 0,
+        "memory_used": int(used) * MiB if figures else 0,
+        "state": state,
+    }
+
+
+def parse_gpu_table(text: str) -> Dict[str, Any]:
+    """The table that `nvidia-smi` prints for people → {"driver", "cuda", "gpus", "error"}.
+
+    Both headers ("CUDA Version", since driver 610 "CUDA UMD Version"). "error" holds NVML's own
+    words if there is no table. A GPU whose utilisation alone is ERR! works; one whose name or
+    power is ERR! does not. MIG that is pending ("Disabled*", ECC cell "On") counts as mig.
+    """
+    driver = re.search(r"(?:Driver|KMD) Version: (\S+)", text)
+    cuda = re.search(r"CUDA (?:UMD )?Version: (\S+)", text)
+    error = re.search(r"^(?:Failed to initialize NVML|NVIDIA-SMI has failed).*$", text, re.MULTILINE)
+    gpus: List[Dict[str, Any]] = []
+    block: List[str] = []
+    for line in text.split("MIG devices:")[0].splitlines():
+        if _LOST.search(line):
+            gpus.append(_gpu(len(gpus), "", "", "", "", "lost"))
+        elif re.match(r"\|\s+\d+\s+\S.*\|.*\|", line):
+            gpus += _table_gpu(block)
+            block = [line]
+        elif block:
+            block.append(line)
+    gpus += _table_gpu(block)
+    return {
+        "driver": driver[1] if driver else "",
+        "cuda": cuda[1] if cuda else "",
+        "gpus": gpus,
+        "error": error[0] if error else "",
+    }
+
+
+def _table_gpu(block: Sequence[str]) -> List[Dict[str, Any]]:
+    if not block or not re.search(r"[0-9A-F]{4,8}:[0-9A-F]{2}:[0-9A-F]{2}\.\d", "".join(block), re.I):
+        return []
+    rows = [line.strip().strip("|").split("|") for line in block[:3]]
+    head = re.match(r"\s*(\d+)\s+(.*?)(?:\s+(?:On|Off))?\s*$", rows[0][0])
+    memory = re.search(r"(\d+)MiB\s*/\s*(\d+)MiB", block[1]) if len(block) > 1 else None
+    if head is None:
+        return []
+    ecc = rows[0][2].strip() if len(rows[0]) > 2 else ""
+    mig = rows[2][2].strip() if len(rows) > 2 and len(rows[2]) > 2 else ""
+    sensors = rows[1][0] if len(rows) > 1 else ""
+    state = "ok" if memory else "error"
+    if "ERR!" in head[2] or "ERR!" in sensors:
+        state = "error"
+    elif ecc == "On" or mig.startswith("Enabled") or mig.endswith("*"):
+        state = "mig"
+    used, total = (memory[1], memory[2]) if memory else ("", "")
+    return [_gpu(int(head[1]), head[2].strip(), "", total, used, state)]
+
+
+def parse_gpu_processes(text: str, gpus: Iterable[Dict[str, Any]] = ()) -> List[Dict[str, Any]]:
+    """The answer to PROCESS_QUERY → [{"gpu" index or -1, "pid" or 0 if hidden, "memory"}]."""
+    index = {gpu["uuid"]: gpu["index"] for gpu in gpus if gpu.get("uuid")}
+    found = []
+    for line in text.splitlines():
+        cells = [cell.strip() for cell in line.split(",")]
+        if len(cells) != 3 or not cells[0].startswith(("GPU-", "MIG-")):
+            continue
+        pid, memory = (int(cell) if cell.isdigit() else 0 for cell in cells[1:])
+        found.append({"gpu": index.get(cells[0], -1), "pid": pid, "memory": memory * MiB})
+    return found
+
+
+# -- readers ------------------------------------------------------------------------------------
+
+
+def read(path: str) -> str:
+    """A file's text, or "" if it is gone: processes end between two looks."""
+    try:
+        with open(path, encoding="utf-8", errors="replace") as file:
+            return file.read()
+    except OSError:
+        return ""
+
+
+def meminfo() -> Dict[str, int]:
+    return parse_meminfo(read("/proc/meminfo"))
+
+
+def run(argv: Sequence[str], timeout: float = 20.0) -> str:
+    """stdout of a command, "" if it is missing, fails to start or hangs (a sick GPU hangs nvidia-smi).
+
+    A failing nvidia-smi prints its reason on stdout, so the exit code is not asked.
+    """
+    try:
+        done = subprocess.run(
+            list(argv),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            timeout=timeout,
+            env={**os.environ, "LC_ALL": "C"},
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    return done.stdout.decode("utf-8", "replace")[: 1 << 20]
+
+
+def gpus() -> List[Dict[str, Any]]:
+    return parse_gpus(run(GPU_QUERY))
+
+
+def gpu_processes(known: Iterable[Dict[str, Any]] = ()) -> List[Dict[str, Any]]:
+    return parse_gpu_processes(run(PROCESS_QUERY), known)
+
+
+def cgroup_pids(control_group: str) -> List[int]:
+    """PIDs of a unit, from systemd's ControlGroup property, with all groups below it."""
+    found: List[int] = []
+    if not control_group.startswith("/") or ".." in control_group:
+        return found
+    for folder, _, _ in os.walk(f"/sys/fs/cgroup{control_group}"):
+        found += [int(pid) for pid in read(f"{folder}/cgroup.procs").split() if pid.isdigit()]
+    return sorted(found)
+
+
+def samples(pids: Iterable[int]) -> Dict[int, Tuple[int, int, int]]:
+    """Per process (read_bytes, rss, CPU ticks); processes that ended are left out."""
+    found = {}
+    page = os.sysconf("SC_PAGE_SIZE")
+    for pid in pids:
+        try:
+            stat = parse_stat(read(f"/proc/{pid}/stat"))
+        except ValueError:
+            continue
+        found[pid] = (parse_io(read(f"/proc/{pid}/io")), stat["rss_pages"] * page, stat["ticks"])
+    return found
+
+
+def processes(pids: Iterable[int]) -> List[Dict[str, Any]]:
+    """[{"pid", "comm", "rss"}] for the answer of collect."""
+    found = []
+    for pid in pids:
+        status = parse_status(read(f"/proc/{pid}/status"))
+        if status["name"]:
+            found.append({"pid": pid, "comm": status["name"], "rss": status["rss"]})
+    return found
