@@ -1,0 +1,218 @@
+"""Where a host is and how to log in there, from Ansible's variables and from OpenSSH's own answer.
+
+OpenSSH alone knows what `Host`, `Match`, `Include` and `%` tokens in a user's files mean, so it is
+asked (`ssh -G`) and not imitated. `resolve` is the only function here that runs a program.
+"""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from pydantic import SecretStr
+
+from opsctl.errors import Problem, SpecError
+from opsctl.remote import openssh
+from opsctl.remote.openssh import Options
+
+_ALIASES = {
+    "ansible_host": ("ansible_ssh_host",),
+    "ansible_port": ("ansible_ssh_port",),
+    "ansible_user": ("ansible_ssh_user",),
+    "ansible_ssh_private_key_file": ("ansible_private_key_file",),
+    "ansible_become_password": ("ansible_become_pass", "ansible_sudo_pass"),
+}
+_CONNECTIONS = ("ssh", "smart", "paramiko", "paramiko_ssh", "ansible.builtin.ssh")
+_LOCAL = ("local", "ansible.builtin.local")
+_MAX_JUMPS = 8
+
+ConfigOf = Callable[[list[str]], str]
+"""Arguments after `ssh -G` → what it printed."""
+
+
+@dataclass(frozen=True)
+class Target:
+    """All that a connection needs. Times in seconds."""
+
+    name: str
+    address: str
+    port: int = 22
+    user: str = "root"
+    keys: tuple[str, ...] = ()
+    certificates: tuple[str, ...] = ()
+    identities_only: bool = False
+    agent: bool = True
+    known_hosts: tuple[str, ...] = ()
+    key_alias: str = ""
+    strictness: str = "ask"
+    jumps: tuple[Target, ...] = ()
+    proxy_command: str = ""
+    connect_timeout: float = openssh.CONNECT_TIMEOUT
+    alive_interval: float = openssh.ALIVE_INTERVAL
+    alive_count: int = openssh.ALIVE_COUNT
+    become: bool = False
+    become_password: SecretStr | None = None
+    python: str = ""
+    local: bool = False
+
+    @property
+    def key_names(self) -> tuple[str, ...]:
+        """The names that this host may have in a known_hosts file, the exact one first."""
+        if self.key_alias:
+            return (self.key_alias,)
+        if self.port == 22:
+            return (self.address,)
+        return (f"[{self.address}]:{self.port}", self.address)
+
+
+def resolve(name: str, variables: Mapping[str, Any], config_of: ConfigOf | None = None) -> Target:
+    """The target of inventory host `name`. Raises SpecError for what opsctl cannot honour."""
+    problems, become = _checked(name, variables)
+    if problems:
+        raise SpecError(problems)
+    python = _text(variables, "ansible_python_interpreter")
+    python = "" if python.startswith("auto") else python
+    if _text(variables, "ansible_connection") in _LOCAL:
+        return Target(name, "localhost", become=become, python=python, local=True)
+    ask = config_of or _ask_openssh
+    arguments = openssh.arguments(name, _plain(variables))
+    options = openssh.parse(ask(arguments))
+    target = _target(name, options)
+    jumps = _jumps(name, options, openssh.config_file(arguments), ask)
+    password = _value(variables, "ansible_become_password")
+    return replace(
+        target,
+        jumps=jumps,
+        become=become if "ansible_become" in variables else target.user != "root",
+        become_password=SecretStr(_secret_text(password)) if password else None,
+        python=python,
+    )
+
+
+def _target(name: str, options: Options) -> Target:
+    unsupported = openssh.unsupported(name, options)
+    if unsupported:
+        raise SpecError(unsupported)
+    interval, count = openssh.keepalive(options)
+    return Target(
+        name=name,
+        address=openssh.one(options, "hostname", name),
+        port=int(openssh.one(options, "port", "22")),
+        user=openssh.one(options, "user", "root"),
+        keys=openssh.paths(options, "identityfile"),
+        certificates=openssh.paths(options, "certificatefile"),
+        identities_only=openssh.yes(options, "identitiesonly"),
+        agent=openssh.one(options, "identityagent").lower() != "none",
+        known_hosts=openssh.paths(options, "userknownhostsfile")
+        + openssh.paths(options, "globalknownhostsfile"),
+        key_alias=openssh.one(options, "hostkeyalias"),
+        strictness=openssh.one(options, "stricthostkeychecking", "ask"),
+        proxy_command=openssh.proxy_command(name, options),
+        connect_timeout=openssh.connect_timeout(options),
+        alive_interval=interval,
+        alive_count=count,
+    )
+
+
+def _jumps(
+    name: str, options: Options, config: tuple[str, ...], ask: ConfigOf
+) -> tuple[Target, ...]:
+    """The jumps in the order they are passed. A jump takes only -F from its target, as in OpenSSH;
+    only the first one may have jumps of its own, since the others are reached through it."""
+    chain: list[Target] = []
+    for index, hop in enumerate(openssh.jumps(options)):
+        found = openssh.parse(ask([*config, *hop.arguments()]))
+        jump = _target(hop.host, found)
+        if index == 0 and openssh.jumps(found):
+            chain = list(_jumps(hop.host, found, config, ask))
+        chain.append(jump if index == 0 and not chain else replace(jump, proxy_command=""))
+        if len(chain) > _MAX_JUMPS:
+            raise SpecError([Problem(f"more than {_MAX_JUMPS} jumps", host=name, key="ProxyJump")])
+    return tuple(chain)
+
+
+def _ask_openssh(arguments: list[str]) -> str:
+    try:
+        done = subprocess.run(
+            ["ssh", "-G", *arguments],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=20,
+        )
+    except FileNotFoundError:
+        raise SpecError(
+            [Problem("the OpenSSH client (ssh) is not installed on this machine")]
+        ) from None
+    except subprocess.TimeoutExpired:
+        raise SpecError(
+            [Problem("ssh -G gave no answer within 20 s", host=arguments[-1])]
+        ) from None
+    if done.returncode != 0:
+        raise SpecError(
+            [Problem(f"OpenSSH refuses its arguments: {done.stderr.strip()}", host=arguments[-1])]
+        )
+    return done.stdout
+
+
+def _checked(name: str, variables: Mapping[str, Any]) -> tuple[list[Problem], bool]:
+    """What in Ansible's variables opsctl cannot honour, and whether `become` is asked for."""
+    problems = []
+
+    def refuse(key: str, allowed: str, hint: str = "") -> None:
+        problems.append(
+            Problem(
+                "is not supported by opsctl",
+                host=name,
+                key=key,
+                value=_text(variables, key),
+                allowed=allowed,
+                hint=hint,
+            )
+        )
+
+    connection = _text(variables, "ansible_connection")
+    if connection and connection not in (*_CONNECTIONS, *_LOCAL):
+        refuse("ansible_connection", "ssh, local")
+    method = _text(variables, "ansible_become_method")
+    if method and method not in ("sudo", "ansible.builtin.sudo"):
+        refuse("ansible_become_method", "sudo")
+    if _text(variables, "ansible_become_user") not in ("", "root"):
+        refuse("ansible_become_user", "root")
+    if variables.get("ansible_password") or variables.get("ansible_ssh_pass"):
+        problems.append(
+            Problem(
+                "is not supported by opsctl: it logs in with keys only",
+                host=name,
+                key="ansible_password",
+                hint="put a key on the host with ssh-copy-id",
+            )
+        )
+    return problems, _truth(variables.get("ansible_become", False))
+
+
+def _truth(value: object) -> bool:
+    return str(value).strip().lower() in ("1", "true", "yes", "on", "t", "y")
+
+
+def _value(variables: Mapping[str, Any], key: str) -> Any:
+    for candidate in (key, *_ALIASES.get(key, ())):
+        if variables.get(candidate) not in (None, ""):
+            return variables[candidate]
+    return None
+
+
+def _secret_text(value: Any) -> str:
+    return str(value.get_secret_value()) if isinstance(value, SecretStr) else str(value)
+
+
+def _text(variables: Mapping[str, Any], key: str) -> str:
+    value = _value(variables, key)
+    return "" if value is None else str(value)
+
+
+def _plain(variables: Mapping[str, Any]) -> dict[str, str]:
+    return {key: _text(variables, key) for key in openssh.VARIABLES}
