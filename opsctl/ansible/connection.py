@@ -1,0 +1,54 @@
+"""Ansible's own connection, spoken to as opsctl speaks to a host.
+
+Play 1 uses it for everything: whatever login, jump or become an operator has set up for Ansible
+works unchanged, and Ansible's multiplexed SSH master means one handshake a host.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+from types import SimpleNamespace
+from typing import Any
+
+from opsctl.remote.host import Answer
+
+
+class AnsibleHost:
+    """`run` of the Host protocol. Ansible's connection cannot stream, so `stream` refuses."""
+
+    def __init__(self, action: Any, task_vars: Mapping[str, Any]) -> None:
+        self.name = str(task_vars["inventory_hostname"])
+        self.target = SimpleNamespace(python=python_of(task_vars))
+        self._action = action
+
+    def run(
+        self,
+        argv: Sequence[str],
+        *,
+        stdin: bytes = b"",
+        timeout: float = 60,
+        sudo: bool = True,
+    ) -> Answer:
+        """Run to the end. An unreachable host is Ansible's own exception: it then counts it so.
+
+        `timeout` is not used: Ansible's connection has keepalives and a time limit of its own.
+        """
+        said = self._action._low_level_execute_command(
+            shlex.join(argv), sudoable=sudo, in_data=stdin or None
+        )
+        return Answer(int(said["rc"]), said["stdout"], said["stderr"])
+
+    def stream(
+        self, argv: Sequence[str], *, stdin: bytes = b"", idle: float, sudo: bool = True
+    ) -> Iterator[str]:
+        raise NotImplementedError("Ansible's connection gives no lines while a command runs")
+
+    def close(self) -> None:
+        """Ansible closes its connection."""
+
+
+def python_of(task_vars: Mapping[str, Any]) -> str:
+    """The host's Python: what the inventory names, else python3 of its PATH."""
+    named = str(task_vars.get("ansible_python_interpreter") or "")
+    return "python3" if not named or named.startswith("auto") or "{{" in named else named

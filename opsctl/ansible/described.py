@@ -1,0 +1,83 @@
+"""Descriptions within a playbook: read, checked, and what the roles need of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from opsctl.ansible.reading import read_hosts
+from opsctl.inventory.model import HostEntry
+from opsctl.inventory.reader import parse
+from opsctl.spec.models import Service
+
+
+def described(
+    names: Iterable[str], task_vars: Mapping[str, Any], loader: Any
+) -> dict[str, HostEntry]:
+    """The checked descriptions of these hosts. Raises SpecError with every problem of all."""
+    sources = [str(source) for source in task_vars.get("ansible_inventory_sources") or ()]
+    document = {"hosts": read_hosts(names, task_vars["hostvars"], loader), "sources": sources}
+    return parse(Path(sources[0] if sources else "inventory"), document).hosts
+
+
+def needs(services: Mapping[str, Service], folder: Path) -> dict[str, Any]:
+    """What the roles must see to on one host. Holds no secret: it is a task's result.
+
+    `folder`: where relative paths of the controller start.
+    """
+    return {
+        "services": list(services),
+        "users": sorted({service.user for service in services.values()}),
+        "environments": list(
+            {root(s): _environment(s, folder) for s in services.values()}.values()
+        ),
+        "folders": _model_folders(services),
+        "gpus": [_gpus(name, service) for name, service in services.items()],
+    }
+
+
+def root(service: Service) -> str:
+    return service.engine.root or f"/opt/sglang/{service.engine.version}"
+
+
+def _environment(service: Service, folder: Path) -> dict[str, Any]:
+    install = service.engine.install
+    found: dict[str, Any] = {"version": service.engine.version, "root": root(service)}
+    if install is None:
+        return found | {"install": None}
+    mirror = install.mirror and str(folder / Path(install.mirror).expanduser())
+    requirements = str(folder / Path(install.requirements).expanduser())
+    # An index may carry a password: the task reads it from the description itself.
+    return found | {"install": {"requirements": requirements, "mirror": mirror}}
+
+
+def _model_folders(services: Mapping[str, Service]) -> list[dict[str, Any]]:
+    found: dict[str, dict[str, Any]] = {}
+    for name, service in services.items():
+        size = service.model.size
+        found[service.model.path] = {
+            "path": service.model.path,
+            "size": int(size) if size is not None else None,
+            "what": f"service {name}: model",
+        }
+        draft = service.flags.get("speculative-draft-model-path")
+        if draft and str(draft) != service.model.path:
+            what = f"service {name}: draft model"
+            found.setdefault(str(draft), {"path": str(draft), "size": None, "what": what})
+    return list(found.values())
+
+
+def _gpus(name: str, service: Service) -> dict[str, Any]:
+    flags = service.flags
+    count = 1
+    for flag in ("tp-size", "pp-size"):
+        count *= int(flags.get(flag) or 1)
+    count //= max(1, int(flags.get("nnodes") or 1))
+    return {
+        "service": name,
+        "version": service.engine.version,
+        "device": str(flags.get("device") or "cuda"),
+        "gpus": list(service.gpus) if service.gpus is not None else None,
+        "count": max(1, count),
+    }

@@ -1,0 +1,50 @@
+"""Runs a program of opsctl.ansible.target on a host: its text goes through stdin into Python."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from opsctl.errors import OpsctlError
+from opsctl.remote.host import Host
+
+# In the order of their imports; each is put under its full name before the next one runs.
+_BELOW = ("opsctl.onhost.files", "opsctl.ansible.target.converge")
+
+_BOOT = """\
+import json, sys, types
+sent = json.load(sys.stdin)
+for name, text in sent["modules"]:
+    module = sys.modules[name] = types.ModuleType(name)
+    exec(compile(text, name, "exec"), module.__dict__)
+print("\\x1e" + json.dumps(module.main(sent["args"])))
+"""
+
+
+def run(host: Host, program: str, args: Mapping[str, Any]) -> dict[str, Any]:
+    """The program's result. Raises OpsctlError if it did not come to an end."""
+    names = (*_BELOW, f"opsctl.ansible.target.{program}")
+    sent = {"modules": [(name, _text(name)) for name in names], "args": args}
+    python = getattr(getattr(host, "target", None), "python", "") or "python3"
+    answer = host.run([python, "-c", _BOOT], stdin=json.dumps(sent).encode(), timeout=7200)
+    _, mark, result = answer.out.rpartition("\x1e")
+    if answer.rc != 0 or not mark:
+        said = (answer.err or answer.out).strip().splitlines()
+        last = said[-1] if said else f"{python} ended with {answer.rc}"
+        raise OpsctlError(
+            f"the check of {program} did not run on the host: {last}",
+            host=host.name,
+            step=program,
+            log=said[-15:],
+        )
+    found: dict[str, Any] = json.loads(result)
+    return found
+
+
+def _text(name: str) -> str:
+    spec = importlib.util.find_spec(name)
+    assert spec is not None and spec.origin is not None
+    return Path(spec.origin).read_text(encoding="utf-8")
