@@ -1,1 +1,6 @@
-"""TODO room docstring."""
+"""Service → unit, manifest, secrets files; the digest; the diff. Pure; the only renderer."""
+
+from opsctl.release.model import File, Release
+from opsctl.release.render import render
+
+__all__ = ["File", "Release", "render"]
