@@ -1,4 +1,4 @@
-"""What all action plugins of opsctl share: errors become a task's failure, in an operator's words."""
+"""What all action plugins share: errors become a task's failure, in an operator's words."""
 
 from __future__ import annotations
 
