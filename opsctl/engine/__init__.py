@@ -1,1 +1,6 @@
-"""TODO room docstring."""
+"""SGLang per version: which flags it has, what they take, which ranks they make. Pure."""
+
+from opsctl.engine.catalogue import Catalogue, catalogue, versions
+from opsctl.engine.flag import Flag
+
+__all__ = ["Catalogue", "Flag", "catalogue", "versions"]

@@ -1,4 +1,4 @@
-"""Writes a tiny random model with a tokenizer trained on the spot: make_tiny_model.py OUT [llama|mla]
+"""Writes a tiny random model with a tokenizer made on the spot: make_tiny_model.py OUT [KIND]
 
 llama  1.4 M parameters, grouped-query attention (4 heads, 2 KV heads of 64): the engine serves it.
 mla    DeepSeek-V3's geometry in small (latent 512 + rope 64, as large models have it): 0.5.9 logs

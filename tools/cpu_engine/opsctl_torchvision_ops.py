@@ -18,16 +18,18 @@ _keep = []  # a torch Library takes its declarations with it when it is collecte
 
 class _BeforeTorchvision(importlib.abc.MetaPathFinder):
     def find_spec(self, fullname, path, target=None):
-        if fullname != "torchvision":
-            return None
-        sys.meta_path.remove(self)
-        import torch
+        if fullname == "torchvision":
+            sys.meta_path.remove(self)
+            _declare()
 
-        library = torch.library.Library("torchvision", "DEF")
-        for declaration in _DECLARATIONS:
-            library.define(declaration)
-        _keep.append(library)
-        return None
+
+def _declare():
+    import torch
+
+    library = torch.library.Library("torchvision", "DEF")
+    for declaration in _DECLARATIONS:
+        library.define(declaration)
+    _keep.append(library)
 
 
 sys.meta_path.insert(0, _BeforeTorchvision())

@@ -1,0 +1,57 @@
+"""What the catalogue knows of one option of the engine."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+# kind: what the engine's parser makes of the text
+#   switch        no value; there or not there            onoff   --NAME and --no-NAME
+#   int, float    a number                                size    a whole number, or 25k, 16Ki, …
+#   text          text, perhaps one of `choices`          nullable  text; "" and "None" mean unset
+#   json          any JSON                                json_list  JSON, a list
+#   json_text     text for the parser, JSON for the engine
+#   graph_config  JSON: {"decode"|"prefill": {setting: value}}
+#   lora          PATH, NAME=PATH, or JSON with lora_name and lora_path
+#   void          accepted by the engine and without any effect
+JSON_KINDS = frozenset({"json", "json_list", "graph_config"})
+
+
+@dataclass(frozen=True)
+class Flag:
+    """One option. `name` is canonical: the same in all versions, without the leading dashes.
+
+    `nargs`: "" one value, "?" at most one, "*" any number, "+" at least one.
+    `deprecated`: None if it is not; else what to use in its place, "" if the engine does not say.
+    `default`: as the parser has it; None also where the engine decides later.
+    """
+
+    name: str
+    kind: str
+    aliases: tuple[str, ...] = ()
+    dest: str = ""
+    nargs: str = ""
+    choices: tuple[Any, ...] = ()
+    default: Any = None
+    deprecated: str | None = None
+
+    @property
+    def many(self) -> bool:
+        return self.nargs in ("*", "+")
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return (self.name, *self.aliases)
+
+
+def from_data(name: str, entry: dict[str, Any]) -> Flag:
+    return Flag(
+        name=name,
+        kind=entry["kind"],
+        aliases=tuple(entry.get("aliases", ())),
+        dest=entry.get("dest", name.replace("-", "_")),
+        nargs=entry.get("nargs", ""),
+        choices=tuple(entry.get("choices", ())),
+        default=entry.get("default"),
+        deprecated=entry.get("deprecated"),
+    )
