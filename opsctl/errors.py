@@ -3,6 +3,7 @@
 OpsctlError
 ├── SpecError           2   a description, flag or value is refused (carries every Problem found)
 ├── NothingSelected     2   a selection matched no host or service
+├── Refused             2   the command may not run like this; the hint says what to type
 ├── ChangesPending      3   --exit-code: there are changes, or a host has drifted
 ├── Unreachable         4   one or more hosts could not be reached
 ├── RolledBack          5   a gate failed; the confirmed release was restored and serves
@@ -86,6 +87,10 @@ class SpecError(OpsctlError):
 
 
 class NothingSelected(OpsctlError):
+    exit_code = 2
+
+
+class Refused(OpsctlError):
     exit_code = 2
 
 

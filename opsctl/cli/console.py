@@ -1,0 +1,77 @@
+"""stdout is the result, stderr is talk. Off a terminal: no colour, no animation, no question."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import sys
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from opsctl.cli.frame import Output, Settings
+
+if TYPE_CHECKING:
+    from rich.console import Console, RenderableType
+
+# Off a terminal nobody has a width: a line is as long as it needs to be, so that grep finds it.
+ENDLESS = 10_000
+
+
+def talk(text: str = "") -> None:
+    sys.stderr.write(text + "\n")
+    sys.stderr.flush()
+
+
+def lively() -> bool:
+    """Whether a person watches stderr: then progress may move."""
+    return sys.stderr.isatty() and not os.environ.get("CI") and os.environ.get("TERM") != "dumb"
+
+
+def show(renderable: RenderableType, settings: Settings) -> None:
+    """A result for people on stdout."""
+    if sys.stdout.isatty():
+        console(settings, error=False).print(renderable)
+    else:
+        sys.stdout.write(plain(renderable))
+
+
+def plain(renderable: RenderableType) -> str:
+    """The renderable as text without colour, without trailing blanks, as wide as it needs."""
+    from rich.console import Console
+
+    held = io.StringIO()
+    drawn = Console(file=held, width=ENDLESS, color_system=None, force_terminal=False)
+    drawn.print(renderable, soft_wrap=False)
+    return "".join(f"{line.rstrip()}\n" for line in held.getvalue().splitlines())
+
+
+def console(settings: Settings, *, error: bool) -> Console:
+    from rich.console import Console
+
+    return Console(
+        stderr=error, no_color=settings.no_color or None, highlight=False, emoji=False, markup=False
+    )
+
+
+def data(document: Mapping[str, Any], form: Output, *, each: str = "") -> None:
+    """A result for programs on stdout. `each` names the list whose entries are jsonl's lines."""
+    sys.stdout.write(serialized(document, form, each=each))
+    sys.stdout.flush()
+
+
+def serialized(document: Mapping[str, Any], form: Output, *, each: str = "") -> str:
+    if form is Output.yaml:
+        import yaml
+
+        return yaml.safe_dump(dict(document), sort_keys=False, allow_unicode=False)
+    if form is Output.jsonl and each:
+        rest = {k: v for k, v in document.items() if k == "schema_version"}
+        return "".join(_line({**rest, **entry}) for entry in document[each])
+    if form is Output.jsonl:
+        return _line(document)
+    return json.dumps(document, indent=2, ensure_ascii=True) + "\n"
+
+
+def _line(value: Mapping[str, Any]) -> str:
+    return json.dumps(value, ensure_ascii=True, separators=(",", ":")) + "\n"

@@ -1,0 +1,207 @@
+"""The frame around every verb: the options that all share, and how an exception ends a command.
+
+Imports nothing heavy: `opsctl --help` must not wait for pydantic, rich or paramiko.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import inspect
+import os
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any, get_type_hints
+
+import typer
+
+from opsctl.errors import OpsctlError
+
+
+class Output(StrEnum):
+    text = "text"
+    json = "json"
+    jsonl = "jsonl"
+    yaml = "yaml"
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What every verb may be told; each field is also an option before the verb."""
+
+    inventory: Annotated[
+        Path | None,
+        typer.Option(
+            "--inventory",
+            "-i",
+            metavar="PATH",
+            help="Inventory file or folder. Default: $OPSCTL_INVENTORY, then ansible.cfg's, "
+            "then ./inventory.",
+        ),
+    ] = None
+    limit: Annotated[
+        str | None,
+        typer.Option("--limit", metavar="HOST[,HOST]", help="Only these hosts or groups."),
+    ] = None
+    output: Annotated[
+        Output | None, typer.Option("--output", "-o", help="Form of the result on stdout.")
+    ] = None
+    debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False
+    no_color: Annotated[
+        bool, typer.Option("--no-color", help="No colour; NO_COLOR does the same.")
+    ] = False
+    no_cache: Annotated[
+        bool, typer.Option("--no-cache", help="Read the inventory anew with Ansible.")
+    ] = False
+
+    @property
+    def form(self) -> Output:
+        return self.output or Output.text
+
+    @property
+    def hosts(self) -> tuple[str, ...]:
+        return tuple(part.strip() for part in (self.limit or "").split(",") if part.strip())
+
+
+@dataclass(frozen=True)
+class Change:
+    """What every verb that changes a host may be told."""
+
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the plan; change nothing.")] = (
+        False
+    )
+    exit_code: Annotated[
+        bool, typer.Option("--exit-code", help="With --dry-run: exit 3 if there are changes.")
+    ] = False
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False
+    reason: Annotated[
+        str, typer.Option("--reason", metavar="TEXT", help="Why; kept in the lock and the audit.")
+    ] = ""
+    timeout: Annotated[
+        str | None,
+        typer.Option(
+            "--timeout",
+            metavar="TIME",
+            help="Longest time to watch, for example 90s, 30min, 2h. The host finishes or "
+            "restores by itself even then.",
+        ),
+    ] = None
+    detach: Annotated[
+        bool, typer.Option("--detach", help="Start it and return; the host finishes by itself.")
+    ] = False
+
+
+_GROUPS: tuple[type[Any], ...] = (Settings, Change)
+
+
+def framed(run: Callable[..., None]) -> Callable[..., None]:
+    """Give a verb the shared options that its signature asks for by type, and an orderly end."""
+    hints = get_type_hints(run, include_extras=True)
+    parameters, build = _expand(inspect.signature(run), hints)
+
+    @functools.wraps(run)
+    def wrapper(ctx: typer.Context, **given: Any) -> None:
+        arguments = {name: make({**given, "ctx": ctx}) for name, make in build.items()}
+        settings = next((a for a in arguments.values() if isinstance(a, Settings)), Settings())
+        if isinstance(ctx.obj, Settings):
+            settings = merged(ctx.obj, settings)
+            arguments = {
+                k: settings if isinstance(v, Settings) else v for k, v in arguments.items()
+            }
+        end = ended(lambda: run(**arguments), settings)
+        if end:
+            raise typer.Exit(end)
+
+    context = inspect.Parameter("ctx", inspect.Parameter.KEYWORD_ONLY, annotation=typer.Context)
+    wrapper.__signature__ = inspect.Signature([context, *parameters])  # type: ignore[attr-defined]
+    wrapper.__annotations__ = {p.name: p.annotation for p in (context, *parameters)}
+    del wrapper.__wrapped__  # or typer reads the inner signature
+    return wrapper
+
+
+def merged(before: Settings, after: Settings) -> Settings:
+    """Options given after the verb win over those given before it."""
+    values = {
+        f.name: getattr(after, f.name) or getattr(before, f.name) for f in dataclasses.fields(after)
+    }
+    return Settings(**values)
+
+
+def ended(run: Callable[[], None], settings: Settings) -> int:
+    """Run it; the exit code. Errors become talk on stderr, never a traceback without --debug."""
+    try:
+        run()
+    except OpsctlError as error:
+        if settings.debug:
+            _traceback()
+        _complain(error)
+        return error.exit_code
+    except KeyboardInterrupt:
+        sys.stderr.write("interrupted\n")
+        return 130
+    except BrokenPipeError:
+        # The reader of our stdout (head, less) has gone: nothing is wrong, and nobody listens.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except (typer.Exit, typer.Abort):
+        raise
+    except Exception as error:
+        if settings.debug:
+            _traceback()
+        else:
+            _unexpected(error)
+        return 1
+    return 0
+
+
+def _expand(
+    signature: inspect.Signature, hints: dict[str, Any]
+) -> tuple[list[inspect.Parameter], dict[str, Callable[[dict[str, Any]], Any]]]:
+    """The options that typer shall see, and how each argument of the verb is made from them."""
+    shown: list[inspect.Parameter] = []
+    build: dict[str, Callable[[dict[str, Any]], Any]] = {}
+    last: list[inspect.Parameter] = []
+    for name, parameter in signature.parameters.items():
+        kind = hints[name]
+        if kind in _GROUPS:
+            own = get_type_hints(kind, include_extras=True)
+            names = [f.name for f in dataclasses.fields(kind)]
+            last += [_option(f.name, own[f.name], f.default) for f in dataclasses.fields(kind)]
+            build[name] = functools.partial(_make, kind, names)
+        elif kind is typer.Context:
+            build[name] = functools.partial(lambda key, given: given[key], "ctx")
+        else:
+            shown.append(_option(name, kind, parameter.default))
+            build[name] = functools.partial(lambda key, given: given[key], name)
+    return shown + last, build
+
+
+def _make(kind: type[Any], names: list[str], given: dict[str, Any]) -> Any:
+    return kind(**{name: given[name] for name in names})
+
+
+def _option(name: str, annotation: Any, default: Any) -> inspect.Parameter:
+    return inspect.Parameter(
+        name, inspect.Parameter.KEYWORD_ONLY, annotation=annotation, default=default
+    )
+
+
+def _complain(error: OpsctlError) -> None:
+    from opsctl.views.errors import lines
+
+    sys.stderr.write("\n".join(lines(error)) + "\n")
+
+
+def _unexpected(error: Exception) -> None:
+    from opsctl.views.errors import unexpected
+
+    sys.stderr.write(unexpected(error) + "\n")
+
+
+def _traceback() -> None:
+    import traceback
+
+    traceback.print_exc()

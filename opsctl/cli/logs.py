@@ -1,0 +1,127 @@
+"""`opsctl logs`."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from opsctl.cli import fleet
+from opsctl.cli.console import serialized, talk
+from opsctl.cli.frame import Output, Settings
+from opsctl.errors import OpsctlError
+
+if TYPE_CHECKING:
+    from opsctl.inventory import BookEntry
+
+# A healthy service may say nothing for days; only keepalives tell whether the host is there.
+QUIET = 7 * 86400.0
+
+Entry = dict[str, Any]
+Wanted = Callable[[Entry], bool]
+
+
+def logs(
+    settings: Settings,
+    service: Annotated[str, typer.Argument(metavar="SERVICE")],
+    host: Annotated[
+        str | None, typer.Option("--host", metavar="HOST", help="Same as --limit HOST.")
+    ] = None,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on until Ctrl-C.")] = False,
+    lines: Annotated[
+        int, typer.Option("--lines", "-n", min=1, metavar="N", help="Last lines shown.")
+    ] = 100,
+    rank: Annotated[
+        str | None, typer.Option("--rank", metavar="RANK", help="Only this rank, such as TP3.")
+    ] = None,
+    grep: Annotated[
+        str | None, typer.Option("--grep", metavar="REGEX", help="Only lines that match.")
+    ] = None,
+    all_starts: Annotated[
+        bool, typer.Option("--all-starts", help="Earlier starts too, not this one only.")
+    ] = False,
+) -> None:
+    """Show the journal of the current start.
+
+    Control characters are made harmless. Ctrl-C ends it, here and on the host.
+    """
+    from opsctl.views.logs import keeper
+
+    try:
+        wanted = keeper(rank or "", grep or "")
+    except re.error as error:
+        raise typer.BadParameter(f"--grep {grep}: {error}") from None
+    limit = (host,) if host else settings.hosts
+    chosen = fleet.choose(settings, [service], limit=limit)
+    # A filter must see everything, or `-n 5 --rank TP3` finds five lines of other ranks.
+    asked = 0 if rank or grep else lines
+    arguments = ["--lines", str(asked), *(["--all-starts"] if all_starts else [])]
+    if follow:
+        _follow(chosen.hosts, service, ["--follow", *arguments], wanted, settings)
+        return
+    shown = 0
+    for entry in chosen.hosts:
+        found = [e for e in _read(entry, service, arguments) if wanted(e)][-lines:]
+        shown += len(found)
+        for line in found:
+            _write(line, settings, several=len(chosen.hosts) > 1)
+    if not shown:
+        talk(f"no line of {service} in this start" + (" matches" if rank or grep else ""))
+
+
+def _read(entry: BookEntry, service: str, arguments: list[str]) -> Iterator[Entry]:
+    """Records of one host, each with the host's name; its connection ends with the iterator."""
+    from opsctl.remote.onhost import follow
+
+    host = fleet.connect(entry)
+    try:
+        records = follow(host, "logs", service, *arguments, idle=QUIET)
+        try:
+            for record in records:
+                yield {"host": entry.name, **record}
+        finally:
+            close = getattr(records, "close", None)
+            if close:
+                close()
+    finally:
+        host.close()
+
+
+def _follow(
+    entries: tuple[BookEntry, ...],
+    service: str,
+    arguments: list[str],
+    wanted: Wanted,
+    settings: Settings,
+) -> None:
+    """All hosts' lines as they come, until Ctrl-C, which here is the ordinary end."""
+    from opsctl.cli.streams import merged
+
+    several = len(entries) > 1
+    sources = {e.name: (lambda e=e: _read(e, service, arguments)) for e in entries}
+    try:
+        with merged(sources) as lines:
+            for _, line in lines:
+                if isinstance(line, OpsctlError):
+                    talk(f"{line.host}: {line.message}")
+                    if len(entries) == 1:
+                        raise line
+                elif wanted(line):
+                    _write(line, settings, several=several)
+    except KeyboardInterrupt:
+        talk()
+
+
+def _write(entry: Entry, settings: Settings, *, several: bool) -> None:
+    from opsctl.views.logs import as_json, as_text
+
+    if settings.form is Output.text:
+        sys.stdout.write(as_text(entry, several=several) + "\n")
+    elif settings.form is Output.yaml:
+        sys.stdout.write("---\n" + serialized(as_json(entry), Output.yaml))
+    else:
+        sys.stdout.write(serialized(as_json(entry), Output.jsonl))
+    sys.stdout.flush()

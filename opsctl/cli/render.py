@@ -1,0 +1,54 @@
+"""`opsctl render`."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from opsctl.cli.console import data
+from opsctl.cli.frame import Output, Settings
+
+
+def render(
+    settings: Settings,
+    out: Annotated[
+        Path, typer.Option("--out", metavar="DIR", help="Folder to write to: DIR/HOST/SERVICE/…")
+    ],
+    hosts: Annotated[
+        list[str] | None, typer.Argument(metavar="HOST", help="All, if none is named.")
+    ] = None,
+) -> None:
+    """Write releases to a folder, offline.
+
+    Every file of every release, by host, byte for byte as it would be staged. Touches no host.
+
+    What a forecast would need from the hosts is left out: their expectations are null.
+    """
+    from opsctl import inventory
+    from opsctl.release import render as rendered
+    from opsctl.release.write import write
+
+    path = inventory.find(settings.inventory)
+    raw = inventory.document(path)
+    limit = hosts or settings.hosts
+    chosen = inventory.select(inventory.book_of(path, raw), limit=limit)
+    described = inventory.parse(path, raw, chosen.names)
+    releases = {
+        name: [
+            rendered(service, entry) for service, entry in described.hosts[name].services.items()
+        ]
+        for name in chosen.names
+    }
+    folders = write(releases, out)
+    if settings.form is Output.text:
+        sys.stdout.writelines(f"{folder}\n" for folder in folders)
+        return
+    entries = [
+        {"host": name, "service": one.service, "digest": one.digest, "files": sorted(one.files)}
+        for name, found in releases.items()
+        for one in found
+    ]
+    data({"schema_version": 1, "releases": entries}, settings.form, each="releases")

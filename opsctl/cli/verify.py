@@ -1,0 +1,71 @@
+"""`opsctl verify`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from opsctl.cli import fleet
+from opsctl.cli.console import data, show
+from opsctl.cli.frame import Output, Settings
+from opsctl.errors import OpsctlError
+
+if TYPE_CHECKING:
+    from opsctl.remote.host import Host
+
+# Gates ask for real answers, each bounded by the release's own request timeout.
+LONGEST = 900.0
+
+
+def verify(
+    settings: Settings,
+    services: Annotated[
+        list[str] | None, typer.Argument(metavar="SERVICE", help="All, if none is named.")
+    ] = None,
+) -> None:
+    """Run every gate on what is serving.
+
+    Asks with real requests; changes nothing. Ends with 0 if no gate fails, 1 if one does, 4
+    if a host cannot be reached.
+    """
+    chosen = fleet.choose(settings, services)
+    said = fleet.each(
+        chosen, lambda host: verified(host, chosen.services_of(host.name)), timeout=2 * LONGEST
+    )
+    if settings.form is Output.text:
+        from opsctl.views.verify import report
+
+        show(report(said), settings)
+    else:
+        from opsctl.views.document import document
+
+        data(document(said), settings.form, each="hosts")
+    fleet.raise_lost(said)
+    if failed := failures(said):
+        raise OpsctlError("\n".join(["a check failed", *failed]), hint="opsctl logs SERVICE")
+
+
+def verified(host: Host, services: tuple[str, ...]) -> dict[str, Any]:
+    """`collect`, with each service's checks replaced by those of all gates."""
+    from opsctl.remote.onhost import call
+
+    answers = {name: call(host, "verify", name, timeout=LONGEST) for name in services}
+    wanted = [part for name in services for part in ("--service", name)]
+    seen = call(host, "collect", *wanted, "--probe")
+    seen["services"] = [
+        {**service, "checks": answers[service["service"]].get("checks") or ()}
+        for service in seen["services"]
+    ]
+    return seen
+
+
+def failures(said: dict[str, Any]) -> list[str]:
+    return [
+        f"{name} {service['service']}: {check['id']}: {check['detail']}"
+        for name, answer in said.items()
+        if not isinstance(answer, OpsctlError)
+        for service in answer["services"]
+        for check in service["checks"]
+        if check["status"] == "fail"
+    ]

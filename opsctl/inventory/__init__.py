@@ -1,0 +1,26 @@
+"""Which hosts there are, how they are reached, and what shall run on them.
+
+`read` asks Ansible (templates, vaults, plugins) and gives whole descriptions; `book` gives only
+names and addresses, without secrets, from a cache that is as old as the inventory's files.
+"""
+
+from opsctl.inventory.book import book
+from opsctl.inventory.locate import find
+from opsctl.inventory.model import Book, BookEntry, HostEntry, Inventory
+from opsctl.inventory.reader import book_of, document, parse, read
+from opsctl.inventory.select import Selected, select
+
+__all__ = [
+    "Book",
+    "BookEntry",
+    "HostEntry",
+    "Inventory",
+    "Selected",
+    "book",
+    "book_of",
+    "document",
+    "find",
+    "parse",
+    "read",
+    "select",
+]

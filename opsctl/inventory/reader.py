@@ -1,0 +1,144 @@
+"""Reads the inventory through Ansible: only Ansible templates and decrypts what Ansible wrote.
+
+The shipped play writes one JSON document to a file of ours (mode 0600), which is gone afterwards.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Collection
+from pathlib import Path
+from typing import Any
+
+from opsctl.errors import OpsctlError, Problem, SpecError
+from opsctl.inventory.model import Book, BookEntry, HostEntry, Inventory
+from opsctl.paths import share
+
+# Reading templates and vaults is local work: minutes mean that a vault waits for a password.
+LONGEST = 300.0
+SAID = 15  # last lines of Ansible's own words that are shown with an error
+
+
+def read(path: Path, limit: str | None = None) -> Inventory:
+    """All descriptions of an inventory, checked.
+
+    Raises OpsctlError if Ansible cannot read it, SpecError for what is wrong in descriptions.
+    """
+    return parse(path, document(path, limit))
+
+
+def parse(path: Path, raw: dict[str, Any], only: Collection[str] | None = None) -> Inventory:
+    """The reader's document as values, of the hosts in `only` (all if None).
+
+    Raises one SpecError with every problem of every host.
+    """
+    from opsctl.spec import load
+
+    problems: list[Problem] = []
+    hosts: dict[str, HostEntry] = {}
+    for name, said in raw["hosts"].items():
+        if only is not None and name not in only:
+            continue
+        try:
+            services = dict(load(raw, name))
+        except SpecError as error:
+            problems += error.problems
+            continue
+        hosts[name] = HostEntry(name, _connection(said), tuple(said.get("groups") or ()), services)
+    if problems:
+        raise SpecError(list(dict.fromkeys(problems)))
+    return Inventory(path, hosts)
+
+
+def book_of(path: Path, raw: dict[str, Any]) -> Book:
+    """Names and addresses in the reader's document; descriptions need not be valid for that."""
+    return Book(
+        path,
+        {
+            name: BookEntry(
+                name, _connection(said), tuple(said.get("groups") or ()), tuple(_names(said))
+            )
+            for name, said in raw["hosts"].items()
+        },
+    )
+
+
+def document(path: Path, limit: str | None = None) -> dict[str, Any]:
+    """What the reader play says, as it stands."""
+    with tempfile.TemporaryDirectory(prefix="opsctl-") as folder:
+        out = Path(folder) / "read.json"
+        out.touch(mode=0o600)
+        _play(path, limit, out)
+        text = out.read_text(encoding="utf-8")
+    if not text:
+        raise OpsctlError(
+            f"the inventory {path} has no hosts" + (f" that match {limit}" if limit else ""),
+            step="read the inventory",
+        )
+    raw: dict[str, Any] = json.loads(text)
+    return raw
+
+
+def _play(path: Path, limit: str | None, out: Path) -> None:
+    command = [_ansible_playbook(), "-i", str(path), str(share() / "playbooks" / "read.yml")]
+    if limit:
+        command += ["--limit", limit]
+    quiet = {"ANSIBLE_NOCOLOR": "1", "ANSIBLE_DEPRECATION_WARNINGS": "0", "ANSIBLE_LOG_PATH": ""}
+    try:
+        done = subprocess.run(
+            command,
+            env={**os.environ, **quiet, "OPSCTL_READ_OUT": str(out)},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=LONGEST,
+        )
+    except subprocess.TimeoutExpired:
+        raise OpsctlError(
+            f"Ansible did not read {path} within {LONGEST:.0f} s",
+            step="read the inventory",
+            hint="is a vault waiting for its password? set vault_password_file in ansible.cfg",
+        ) from None
+    if done.returncode != 0:
+        _refused(out)
+        said = (done.stdout + done.stderr).splitlines()
+        raise OpsctlError(
+            f"Ansible cannot read the inventory {path} (exit {done.returncode})",
+            step="read the inventory",
+            hint=f"ansible-inventory -i {path} --list",
+            log=[line for line in said if line.strip()][-SAID:],
+        )
+
+
+def _refused(out: Path) -> None:
+    """Raises SpecError if the play could say by itself what is wrong."""
+    text = out.read_text(encoding="utf-8")
+    problems = json.loads(text).get("problems") if text else None
+    if problems:
+        raise SpecError([Problem(**problem) for problem in problems])
+
+
+def _ansible_playbook() -> str:
+    """The one of this environment, else the one on PATH."""
+    beside = Path(sys.executable).with_name("ansible-playbook")
+    found = str(beside) if beside.exists() else shutil.which("ansible-playbook")
+    if not found:
+        raise OpsctlError("ansible-playbook is not installed", step="read the inventory")
+    return found
+
+
+def _connection(said: dict[str, Any]) -> dict[str, Any]:
+    return {k: v for k, v in (said.get("vars") or {}).items() if k.startswith("ansible_")}
+
+
+def _names(said: dict[str, Any]) -> list[str]:
+    """Names of services; an override of null takes a service off its host."""
+    services, overrides = said.get("sglang_services"), said.get("sglang_overrides")
+    gone = {k for k, v in overrides.items() if v is None} if isinstance(overrides, dict) else set()
+    return [str(k) for k in services if k not in gone] if isinstance(services, dict) else []

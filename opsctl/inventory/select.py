@@ -1,0 +1,104 @@
+"""Which services on which hosts a command means. An empty selection is an error, always."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+
+from opsctl.errors import NothingSelected
+from opsctl.inventory.model import Book, BookEntry
+
+
+@dataclass(frozen=True)
+class Selected:
+    """Hosts in the inventory's order, each with its selected services (maybe none)."""
+
+    entries: tuple[tuple[BookEntry, tuple[str, ...]], ...]
+    fleet_wide: bool  # not every host was named
+
+    @property
+    def hosts(self) -> tuple[BookEntry, ...]:
+        return tuple(entry for entry, _ in self.entries)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(entry.name for entry, _ in self.entries)
+
+    @property
+    def services(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(s for _, names in self.entries for s in names))
+
+    def services_of(self, host: str) -> tuple[str, ...]:
+        return next(names for entry, names in self.entries if entry.name == host)
+
+    def only(self, hosts: Collection[str]) -> Selected:
+        """The same selection on fewer hosts."""
+        return Selected(tuple(e for e in self.entries if e[0].name in hosts), self.fleet_wide)
+
+    @property
+    def pairs(self) -> tuple[tuple[str, str], ...]:
+        return tuple((entry.name, service) for entry, names in self.entries for service in names)
+
+
+def select(
+    book: Book,
+    services: Sequence[str] = (),
+    limit: Sequence[str] = (),
+    *,
+    bare: bool = False,
+) -> Selected:
+    """`limit` names hosts or groups; `bare` also takes hosts that no service is described for.
+
+    Raises NothingSelected, which names what there is.
+    """
+    hosts = _limited(book, limit)
+    known = sorted({s for entry in book.hosts.values() for s in entry.services})
+    for service in services:
+        if service not in known:
+            raise _unknown("service", service, known, book)
+    entries = []
+    for entry in hosts:
+        wanted = tuple(s for s in entry.services if not services or s in services)
+        if wanted or (bare and not services):
+            entries.append((entry, wanted))
+    if not entries:
+        raise _nothing(book, services, [h.name for h in hosts])
+    named = {entry.name for entry, _ in entries} <= set(limit)
+    return Selected(tuple(entries), fleet_wide=not named)
+
+
+def _limited(book: Book, limit: Sequence[str]) -> list[BookEntry]:
+    if not limit:
+        return list(book.hosts.values())
+    groups = {"all", *(g for entry in book.hosts.values() for g in entry.groups)}
+    for part in limit:
+        if part not in book.hosts and part not in groups:
+            raise _unknown("host or group", part, [*book.hosts, *sorted(groups - {"all"})], book)
+    wanted = set(limit)
+    return [
+        entry
+        for entry in book.hosts.values()
+        if entry.name in wanted or "all" in wanted or wanted & set(entry.groups)
+    ]
+
+
+def _unknown(kind: str, name: str, known: Iterable[str], book: Book) -> NothingSelected:
+    names = list(known)
+    near = get_close_matches(name, names, n=1)
+    did = f"; did you mean {near[0]}?" if near else ""
+    there = ", ".join(names) or "none"
+    return NothingSelected(f"there is no {kind} {name} in {book.path}{did}; there is: {there}")
+
+
+def _nothing(book: Book, services: Sequence[str], hosts: Sequence[str]) -> NothingSelected:
+    what = f"service {', '.join(services)}" if services else "any service"
+    where = ", ".join(hosts) or "no host at all"
+    there = ", ".join(
+        f"{entry.name} ({', '.join(entry.services) or 'no service'})"
+        for entry in book.hosts.values()
+    )
+    return NothingSelected(
+        f"nothing selected: {what} on {where} is not described in {book.path}"
+        + (f"; there is: {there}" if there else "")
+    )

@@ -1,0 +1,95 @@
+"""The JSON of `opsctl hosts|status|verify`: a promise to other programs, so keys only ever join.
+
+Every figure of memory is an integer in bytes, or null where the host told none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from opsctl.errors import OpsctlError, Unreachable
+
+SCHEMA_VERSION = 1
+
+# What one host said to `collect` (docs/architecture.md), or why it said nothing.
+Said = dict[str, Any] | OpsctlError
+
+
+def document(said: Mapping[str, Said]) -> dict[str, Any]:
+    """All hosts as one document. `ok`: every host answered, every service is as it should be."""
+    hosts = [host(name, answer) for name, answer in said.items()]
+    answered = not any(isinstance(answer, OpsctlError) for answer in said.values())
+    good = answered and all(_good(s) for h in hosts for s in h["services"])
+    return {"schema_version": SCHEMA_VERSION, "ok": good, "hosts": hosts}
+
+
+def host(name: str, answer: Said) -> dict[str, Any]:
+    if isinstance(answer, OpsctlError):
+        return {"host": name, "reachable": not isinstance(answer, Unreachable), "services": []}
+    memory = answer.get("memory") or {}
+    services = [_service(s, memory) for s in answer.get("services", ())]
+    return {"host": name, "reachable": True, "services": services}
+
+
+def expected_ranks(service: Mapping[str, Any]) -> list[str]:
+    """Ranks that the running release must show; empty for a unit that opsctl did not write."""
+    return list((service.get("manifest") or {}).get("ranks") or ())
+
+
+def seen_ranks(service: Mapping[str, Any]) -> list[str]:
+    """Expected ranks (all ranks, if none are expected) that logged their KV cache in this start,
+    and their host pools if the release says that there are any."""
+    ranks = (service.get("start") or {}).get("ranks") or {}
+    expect = (service.get("manifest") or {}).get("expect") or {}
+    pools = bool(expect.get("host_pools"))
+    return [
+        name
+        for name in expected_ranks(service) or ranks
+        if (rank := ranks.get(name))
+        and rank.get("kv_tokens") is not None
+        and (rank.get("host_pools") or not pools)
+    ]
+
+
+def _service(service: Mapping[str, Any], memory: Mapping[str, Any]) -> dict[str, Any]:
+    ranks = (service.get("start") or {}).get("ranks") or {}
+    return {
+        "service": service["service"],
+        "unit": service["unit"],
+        "state": service["state"],
+        "release": (service.get("release") or {}).get("running"),
+        "health": service.get("health") or "unknown",
+        "ranks": {"expected": len(expected_ranks(service)), "seen": len(seen_ranks(service))},
+        "kv": {key: _least(ranks, f"kv_{key}") for key in ("tokens", "bytes")},
+        "host_pools": [
+            {"rank": name, "name": pool.get("name", ""), "bytes": _whole(pool.get("bytes"))}
+            for name, rank in ranks.items()
+            for pool in rank.get("host_pools") or ()
+        ],
+        "memory": {key: _whole(memory.get(key)) for key in ("total", "available", "swap_used")},
+        "checks": [
+            {key: check.get(key, "") for key in ("id", "status", "detail")}
+            for check in service.get("checks") or ()
+        ],
+    }
+
+
+def _least(ranks: Mapping[str, Mapping[str, Any]], key: str) -> int | None:
+    """The ranks' figures are equal in a good start; in a bad one the least is what serves."""
+    values = [rank[key] for rank in ranks.values() if rank.get(key) is not None]
+    return int(min(values)) if values else None
+
+
+def _whole(value: object) -> int | None:
+    return int(value) if isinstance(value, int | float) else None
+
+
+def _good(service: Mapping[str, Any]) -> bool:
+    ranks = service["ranks"]
+    return (
+        service["state"] == "active"
+        and service["health"] == "ok"
+        and ranks["seen"] >= ranks["expected"]
+        and not any(check["status"] == "fail" for check in service["checks"])
+    )

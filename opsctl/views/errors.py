@@ -1,0 +1,29 @@
+"""An error in the words that help at 3 a.m.: host, step, cause, last log lines, next command."""
+
+from __future__ import annotations
+
+from opsctl.errors import OpsctlError, SpecError
+from opsctl.remote.sanitise import text as harmless
+
+
+def lines(error: OpsctlError) -> list[str]:
+    if isinstance(error, SpecError):
+        found = [f"error: {harmless(str(problem))}" for problem in error.problems]
+        return [*found, f"{len(found)} problem{'s' if len(found) != 1 else ''} found."]
+    where = ", ".join(part for part in (error.host, error.step) if part)
+    first, *more = (harmless(part) for part in error.message.splitlines() or ["unknown"])
+    text = [f"error: {where}: {first}" if where else f"error: {first}"]
+    text += [f"  {part}" for part in more]
+    text += [f"  │ {harmless(part)}" for part in error.log]
+    if error.hint:
+        text.append(f"next: {harmless(error.hint)}")
+    return text
+
+
+def unexpected(error: BaseException) -> str:
+    """One line for a fault of opsctl itself; the message may hold line breaks, the line none."""
+    what = " ".join(str(error).split()) or "no message"
+    return (
+        f"error: {type(error).__name__}: {harmless(what)} "
+        "(this is a fault of opsctl; repeat the command with --debug for the traceback)"
+    )

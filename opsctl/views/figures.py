@@ -1,0 +1,47 @@
+"""Figures as people read them, each with its unit. GiB = 2^30 bytes, GB = 10^9 bytes; times UTC."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+NONE = "–"
+
+
+def gib(value: int | None) -> str:
+    """Memory of a host or a GPU, which every tool counts in 2^30."""
+    return NONE if value is None else f"{value / 2**30:.1f} GiB"
+
+
+def gb(value: int | None) -> str:
+    """Host pools, which the engine logs in 10^9."""
+    return NONE if value is None else f"{value / 1e9:.2f} GB"
+
+
+def count(value: int | None) -> str:
+    return NONE if value is None else f"{value:,}"
+
+
+def span(seconds: float) -> str:
+    """A duration in the two units that matter: "4 s", "3 min 20 s", "2 h 5 min", "3 d 4 h"."""
+    whole = max(0, round(seconds))
+    for unit, size, smaller, step in (
+        ("d", 86400, "h", 3600),
+        ("h", 3600, "min", 60),
+        ("min", 60, "s", 1),
+    ):
+        if whole >= size:
+            rest = whole % size // step
+            return f"{whole // size} {unit} {rest} {smaller}" if rest else f"{whole // size} {unit}"
+    return f"{whole} s"
+
+
+def utc(epoch: float | None) -> str:
+    """Seconds since the epoch as "2026-03-01 23:45:08Z"."""
+    if not epoch:
+        return NONE
+    return datetime.fromtimestamp(epoch, UTC).strftime("%Y-%m-%d %H:%M:%SZ")
+
+
+def short(digest: str | None) -> str:
+    """The first twelve digits of a release's digest; release "0" is what stood there before."""
+    return digest[:12] if digest else NONE

@@ -1,0 +1,63 @@
+"""`opsctl hosts`: one line a host: what it is, and what stands on it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from opsctl.errors import OpsctlError, Unreachable
+from opsctl.views.document import Said
+from opsctl.views.figures import NONE, gib
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+COLUMNS = ("HOST", "ADDRESS", "OS", "GPUS", "DRIVER", "MEMORY", "AVAILABLE", "SWAP", "SERVICES")
+
+
+def rows(said: Mapping[str, Said], addresses: Mapping[str, str]) -> list[tuple[str, ...]]:
+    return [_row(name, addresses.get(name, NONE), answer) for name, answer in said.items()]
+
+
+def table(said: Mapping[str, Said], addresses: Mapping[str, str]) -> Table:
+    from rich.table import Table
+    from rich.text import Text
+
+    drawn = Table(box=None, pad_edge=False, header_style="bold")
+    for column in COLUMNS:
+        drawn.add_column(column, overflow="fold")
+    for row in rows(said, addresses):
+        style = "red" if row[2].startswith(("unreachable:", "error:")) else ""
+        drawn.add_row(*(Text(cell, style=style) for cell in row))
+    return drawn
+
+
+def _row(name: str, address: str, answer: Said) -> tuple[str, ...]:
+    if isinstance(answer, OpsctlError):
+        word = "unreachable" if isinstance(answer, Unreachable) else "error"
+        return (name, address, f"{word}: {answer.message}", *[NONE] * 6)
+    memory = answer.get("memory") or {}
+    swap = memory.get("swap_used")
+    services = [f"{s['service']} ({s.get('state')})" for s in answer.get("services") or ()]
+    return (
+        name,
+        address,
+        str(answer.get("os") or NONE),
+        gpus(answer.get("gpus") or ()),
+        str(answer.get("driver") or NONE),
+        gib(memory.get("total")),
+        gib(memory.get("available")),
+        "none used" if swap == 0 else gib(swap),
+        ", ".join(services) or NONE,
+    )
+
+
+def gpus(found: Any) -> str:
+    """ "8 × NVIDIA L40S"; a GPU that is not well says so."""
+    kinds = Counter(
+        str(gpu.get("name") or "GPU")
+        + ("" if gpu.get("state", "ok") == "ok" else f" ({gpu['state']})")
+        for gpu in found
+    )
+    return ", ".join(f"{n} × {name}" for name, n in kinds.items()) or NONE

@@ -1,0 +1,30 @@
+"""Who holds a service's lock, why, and since when."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from opsctl.errors import OpsctlError
+from opsctl.views.document import Said
+from opsctl.views.figures import utc
+
+
+def held(said: Mapping[str, Said]) -> dict[str, dict[str, Any]]:
+    """Locks by host, as `collect` tells them."""
+    return {
+        host: service["lock"]
+        for host, answer in said.items()
+        if not isinstance(answer, OpsctlError)
+        for service in answer.get("services") or ()
+        if service.get("lock")
+    }
+
+
+def line(host: str, service: str, lock: Mapping[str, Any]) -> str:
+    since = lock.get("since")
+    when = f" since {utc(float(since))}" if since else ""
+    return (
+        f"{host} {service}: locked by {lock.get('owner') or 'unknown'}{when}, "
+        f"run {lock.get('run') or 'unknown'}: {lock.get('reason') or 'no reason given'}"
+    )

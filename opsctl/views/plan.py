@@ -1,0 +1,69 @@
+"""What a changing command is about to do, host by host, and why."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from opsctl.remote.sanitise import text as harmless
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+
+@dataclass(frozen=True)
+class Step:
+    """`action` is what happens to the service; "" means nothing does, and `reason` says why.
+    `diff` is a unified diff with secrets masked."""
+
+    host: str
+    service: str
+    action: str
+    reason: str = ""
+    diff: tuple[str, ...] = field(default=(), repr=False)
+
+
+def pending(steps: Sequence[Step]) -> list[Step]:
+    return [step for step in steps if step.action]
+
+
+def drawing(steps: Sequence[Step]) -> RenderableType:
+    from rich.console import Group
+    from rich.text import Text
+
+    parts: list[RenderableType] = []
+    for step in steps:
+        style = "bold" if step.action else "dim"
+        parts.append(Text(line(step), style))
+        parts += [Text(f"  {harmless(row)}", _style(row)) for row in step.diff]
+    return Group(*parts)
+
+
+def line(step: Step) -> str:
+    what = step.action or "no change"
+    why = f": {harmless(step.reason)}" if step.reason else ""
+    return f"{step.host} {step.service}: {what}{why}"
+
+
+def document(steps: Sequence[Step]) -> dict[str, Any]:
+    return {
+        "schema_version": 1,
+        "changes": len(pending(steps)),
+        "steps": [
+            {
+                "host": step.host,
+                "service": step.service,
+                "action": step.action or None,
+                "reason": step.reason,
+                "diff": list(step.diff),
+            }
+            for step in steps
+        ],
+    }
+
+
+def _style(row: str) -> str:
+    if row.startswith(("+++", "---")):
+        return "bold"
+    return {"+": "green", "-": "red", "@": "cyan"}.get(row[:1], "dim")

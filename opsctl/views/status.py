@@ -1,0 +1,142 @@
+"""`opsctl status`: one line a service, read from what the hosts said to `collect`."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from opsctl.errors import OpsctlError, Unreachable
+from opsctl.views.document import Said, expected_ranks, seen_ranks
+from opsctl.views.figures import NONE, count, gb, gib, short, span
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+COLUMNS = (
+    "HOST",
+    "SERVICE",
+    "STATE",
+    "RELEASE",
+    "HEALTH",
+    "RANKS",
+    "KV TOKENS",
+    "HOST POOLS",
+    "AVAILABLE",
+    "FOR",
+    "NOTE",
+)
+
+
+def rows(said: Mapping[str, Said]) -> list[tuple[str, ...]]:
+    """The cells of the table; a host that said nothing still has its line."""
+    found: list[tuple[str, ...]] = []
+    for name, answer in said.items():
+        if isinstance(answer, OpsctlError):
+            state = "unreachable" if isinstance(answer, Unreachable) else "error"
+            found.append((name, NONE, state, *[NONE] * 7, answer.message))
+        elif not answer.get("services"):
+            found.append((name, NONE, "no service", *[NONE] * 8))
+        else:
+            found += [_row(name, answer, service) for service in answer["services"]]
+    return found
+
+
+def table(said: Mapping[str, Said]) -> Table:
+    from rich.table import Table
+    from rich.text import Text
+
+    drawn = Table(box=None, pad_edge=False, header_style="bold")
+    body = rows(said)
+    notes = any(row[-1] != NONE for row in body)
+    shown = COLUMNS if notes else COLUMNS[:-1]
+    for column in shown:
+        drawn.add_column(column, overflow="fold")
+    for row in body:
+        drawn.add_row(*(Text(cell, style=_style(cell)) for cell in row[: len(shown)]))
+    return drawn
+
+
+def _row(name: str, answer: Mapping[str, Any], service: Mapping[str, Any]) -> tuple[str, ...]:
+    since = service.get("since") or 0
+    running = service.get("state") in ("active", "activating") and since
+    return (
+        name,
+        service["service"],
+        str(service.get("state") or NONE),
+        release(service),
+        str(service.get("health") or "unknown"),
+        ranks(service),
+        tokens(service),
+        pools(service),
+        gib((answer.get("memory") or {}).get("available")),
+        span(answer["time"] - since) if running else NONE,
+        note(service),
+    )
+
+
+def release(service: Mapping[str, Any]) -> str:
+    known = service.get("release") or {}
+    running = known.get("running")
+    if running is None:
+        return NONE
+    if running == "0":
+        return "0 (not by opsctl)"
+    word = "confirmed" if running == known.get("confirmed") else "not confirmed"
+    return f"{short(running)} {word}"
+
+
+def ranks(service: Mapping[str, Any]) -> str:
+    seen, expected = seen_ranks(service), expected_ranks(service)
+    return f"{len(seen)}/{len(expected) or '?'}" if seen or expected else NONE
+
+
+def tokens(service: Mapping[str, Any]) -> str:
+    """Equal on all ranks in a good start; if not, the least and the most."""
+    facts = (service.get("start") or {}).get("ranks") or {}
+    values = sorted({r["kv_tokens"] for r in facts.values() if r.get("kv_tokens") is not None})
+    if not values:
+        return NONE
+    return count(values[0]) if len(values) == 1 else f"{count(values[0])} … {count(values[-1])}"
+
+
+def pools(service: Mapping[str, Any]) -> str:
+    """Host memory by rank: "8 × 44.77 GB", or each figure with the number of its ranks."""
+    facts = (service.get("start") or {}).get("ranks") or {}
+    sums = Counter(
+        sum(int(pool["bytes"]) for pool in rank["host_pools"])
+        for rank in facts.values()
+        if rank.get("host_pools")
+    )
+    if not sums:
+        return NONE
+    return ", ".join(f"{n} × {gb(size)}" for size, n in sorted(sums.items(), reverse=True))
+
+
+def note(service: Mapping[str, Any]) -> str:
+    """What an operator must know before he touches this service."""
+    said = []
+    if lock := service.get("lock"):
+        said.append(f"locked by {lock.get('owner', '?')}: {lock.get('reason') or 'no reason'}")
+    if (run := service.get("run")) and run.get("active"):
+        said.append(f"run {run['run']}: {run.get('phase') or 'starting'}")
+    if (service.get("release") or {}).get("pending"):
+        said.append("a swap is pending")
+    if restarts := service.get("restarts"):
+        said.append(f"{restarts} restarts")
+    expected = expected_ranks(service)
+    missing = [r for r in expected if r not in seen_ranks(service)]
+    if missing and service.get("state") == "active":
+        said.append(f"{', '.join(missing)} missing")
+    return "; ".join(said) or NONE
+
+
+_STYLES = {
+    "green": ("active", "ok", "pass"),
+    "yellow": ("activating", "starting", "inconclusive", "unknown"),
+    "red": ("failed", "inactive", "absent", "unhealthy", "unreachable", "error", "fail"),
+}
+
+
+def _style(cell: str) -> str:
+    return next((style for style, words in _STYLES.items() if cell in words), "")
