@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from opsctl import engine
 from opsctl.release.facts import draft_of, root_of, served_name_of
 from opsctl.release.kinds import gpu_key
 from opsctl.spec.models import Service
@@ -22,6 +23,7 @@ def manifest(
     """release.json, as docs/architecture.md has it."""
     model, gates, timing = service.model, service.gates, service.timing
     version, draft = service.engine.version, draft_of(typed)
+    catalogue = engine.catalogue(version)
     gpus = list(service.gpus) if service.gpus is not None else None
     count = len(gpus) if gpus is not None else None
     return {
@@ -44,8 +46,8 @@ def manifest(
         "gates": {
             "health_in_row": gates.health_in_row,
             "generation": gates.generation,
-            "reasoning": _resolved(gates.reasoning, typed.get("reasoning-parser")),
-            "tools": _resolved(gates.tools, typed.get("tool-call-parser")),
+            "reasoning": _resolved(gates.reasoning, catalogue.has_reasoning_parser(typed)),
+            "tools": _resolved(gates.tools, catalogue.has_tool_parser(typed)),
             "max_tokens": gates.max_tokens,
             "request_timeout": gates.request_timeout,
             "soak": gates.soak,
@@ -56,5 +58,5 @@ def manifest(
     }
 
 
-def _resolved(wish: bool | None, parser: Any) -> bool:
-    return bool(parser) if wish is None else wish
+def _resolved(wish: bool | None, parser: bool) -> bool:
+    return parser if wish is None else wish

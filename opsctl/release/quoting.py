@@ -89,7 +89,7 @@ def text(value: str) -> str:
 
 def whole(unit: str) -> str:
     """The unit itself; refused if it holds a line which systemd would not read to its end."""
-    for line in unit.replace("\\\n", " ").splitlines():
+    for line in unit.replace("\\\n", " ").split("\n"):
         if len(line.encode()) >= LINE_MAX_BYTES:
             raise Unquotable(f"the line {line[:40]}… is longer than systemd reads (1 MiB)")
     return unit

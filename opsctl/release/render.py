@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from opsctl import engine
+from opsctl.engine.values import Refused
+from opsctl.engine.values import typed as typed_value
 from opsctl.errors import Problem, Problems, SpecError
 from opsctl.onhost import bundle as onhost_bundle
 from opsctl.release import secrets
@@ -18,18 +20,6 @@ from opsctl.release.manifest import manifest
 from opsctl.release.model import File, Release
 from opsctl.release.unit import unit_text
 from opsctl.spec.models import Service
-
-# What the description says elsewhere, and where.
-RESERVED = {
-    "model-path": "model.path",
-    "served-model-name": "model.served_name",
-    "host": "host",
-    "port": "port",
-    "api-key": "secrets.api-key",
-    "admin-api-key": "secrets.admin-api-key",
-}
-# Flags whose value is a secret, and which the engine takes from argv only.
-NEVER = {"ssl-keyfile-password": "use a key file without a passphrase, readable by the user only"}
 
 _NAME = re.compile(r"[a-z0-9]([a-z0-9._-]{0,62}[a-z0-9])?")
 _VERSION = re.compile(r"[0-9][0-9A-Za-z.+]{0,40}")
@@ -90,42 +80,44 @@ def _check_names(name: str, service: Service) -> None:
         problems.add(
             Problem("a folder on PATH cannot hold a :", service=name, key="engine.root", value=root)
         )
-    for key in sorted(RESERVED.keys() & service.flags.keys()):
-        problems.add(
-            Problem(
-                "is set elsewhere", service=name, key=f"flags.{key}", hint=f"use {RESERVED[key]}"
-            )
-        )
-    for key in sorted(NEVER.keys() & service.flags.keys()):
-        problems.add(
-            Problem("would stand in argv", service=name, key=f"flags.{key}", hint=NEVER[key])
-        )
     problems.raise_if_any()
 
 
 def _command(name: str, service: Service) -> tuple[dict[str, Any], list[str], list[str]]:
     """The typed flags (without our own four), all arguments in a fixed order, the ranks."""
     catalogue = engine.catalogue(service.engine.version)
-    ours: dict[str, Any] = {
-        "model-path": service.model.path,
-        "served-model-name": service.model.served_name,
-        "host": service.host,
-        "port": service.port,
+    typed, problems = catalogue.check(service.flags, name)
+    if problems:
+        raise SpecError(problems)
+    try:
+        ranks = catalogue.ranks(typed)
+    except ValueError as error:
+        raise SpecError([Problem(str(error), service=name, key="flags")]) from None
+    return typed, [*catalogue.argv(_ours(name, service, catalogue)), *catalogue.argv(typed)], ranks
+
+
+def _ours(name: str, service: Service, catalogue: engine.Catalogue) -> dict[str, Any]:
+    """The flags that the description writes in a place of their own, typed."""
+    places = {
+        "model-path": ("model.path", service.model.path),
+        "served-model-name": ("model.served_name", service.model.served_name),
+        "host": ("host", service.host),
+        "port": ("port", service.port),
     }
-    ours = {key: value for key, value in ours.items() if value is not None}
-    first, problems = catalogue.check(ours)
-    typed, more = catalogue.check(service.flags)
-    if problems or more:
-        raise SpecError([_problem(problem, name) for problem in (*problems, *more)])
-    typed = dict(sorted(typed.items()))
-    arguments = [*catalogue.argv(first), *catalogue.argv(typed)]
-    return typed, arguments, list(catalogue.ranks(typed))
-
-
-def _problem(problem: Any, service: str) -> Problem:
-    if isinstance(problem, Problem):
-        return problem
-    return Problem(str(problem), service=service)
+    problems, found = Problems(), {}
+    for flag, (key, value) in places.items():
+        if value is None:
+            continue
+        try:
+            found[flag] = typed_value(catalogue.flags[flag], value)
+        except Refused as refused:
+            problems.add(
+                Problem(
+                    refused.message, service=name, key=key, value=repr(value), hint=refused.hint
+                )
+            )
+    problems.raise_if_any()
+    return found
 
 
 @lru_cache
