@@ -1,0 +1,117 @@
+"""What must be true before the release that serves now is touched."""
+
+from __future__ import annotations
+
+import pwd
+import stat
+from pathlib import Path
+from typing import Any, Dict, List, Mapping, Optional
+
+from opsctl.onhost import files
+from opsctl.onhost.store import ZERO, Refused, Store
+from opsctl.onhost.systemd import Systemd
+
+
+class Outside:
+    """Questions to the host that are neither files of ours nor systemd's."""
+
+    def user_exists(self, name: str) -> bool:
+        try:
+            pwd.getpwnam(name)
+        except KeyError:
+            return False
+        return True
+
+    def exists(self, path: str) -> bool:
+        return Path(path).exists()
+
+    def port_holder(self, address: Mapping[str, Any], but: str = "") -> str:
+        """Who listens on the port, "" if nobody does, or only the unit `but`. After a SIGKILL an
+        orphan of the engine may hold it; the new engine would find out after the whole load."""
+        port = int(address.get("port") or 0)
+        if not port:
+            return ""
+        for table in ("/proc/net/tcp", "/proc/net/tcp6"):
+            inode = listening_inode((files.read(Path(table)) or b"").decode(), port)
+            if inode:
+                pid = _owner(inode)
+                if but and f"/{but}" in (_text(f"/proc/{pid}/cgroup") if pid else ""):
+                    return ""
+                comm = _text(f"/proc/{pid}/comm").strip() if pid else ""
+                return f"PID {pid} ({comm})" if pid else "another process"
+        return ""
+
+
+def _text(path: str) -> str:
+    try:
+        return Path(path).read_text(errors="replace")
+    except OSError:  # it ended meanwhile
+        return ""
+
+
+def listening_inode(table: str, port: int) -> str:
+    """Inode of the socket that listens on `port`, from the text of /proc/net/tcp; "" if none."""
+    for line in table.splitlines()[1:]:
+        part = line.split()
+        # 0A is LISTEN; local address as HEX:PORT
+        if len(part) > 9 and part[3] == "0A" and int(part[1].rsplit(":", 1)[1], 16) == port:
+            return part[9]
+    return ""
+
+
+def _owner(inode: str) -> str:
+    """PID of the process that holds the socket."""
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            links = [str(p.readlink()) for p in (folder / "fd").iterdir()]
+            if f"socket:[{inode}]" in links:
+                return folder.name
+        except OSError:  # it ended meanwhile
+            continue
+    return ""
+
+
+def check(store: Store, systemd: Systemd, outside: Outside, digest: str) -> None:
+    """Raises Refused with everything that is wrong with a release on this host."""
+    problems = _files(store, digest)
+    manifest: Dict[str, Any] = store.manifest(digest) or {}
+    if digest != ZERO:
+        user = manifest.get("user") or ""
+        if user and not outside.user_exists(user):
+            problems.append(f"there is no user {user}")  # systemd-analyze does not notice it
+        for path in _wanted_paths(manifest):
+            if not outside.exists(path):
+                problems.append(f"{path} is not there")
+        taken = outside.port_holder(manifest.get("address") or {}, but=store.unit)
+        if taken:
+            problems.append(f"port {manifest['address']['port']} is held by {taken}")
+    if not problems:
+        problems += systemd.verify(store.release(digest) / store.unit)
+    if problems:
+        raise Refused(f"release {digest[:12]}: " + "; ".join(problems))
+
+
+def _files(store: Store, digest: str) -> List[str]:
+    folder = store.release(digest)
+    unit, manifest = store.release_unit(digest), store.manifest(digest)
+    if unit is None or manifest is None:
+        return [f"{folder} holds no whole release; stage it again"]
+    problems = []
+    if digest != ZERO and store.marked(unit) != digest:
+        problems.append(f"its unit names release {store.marked(unit)[:12] or 'none'}")
+    secrets = folder / "secrets"
+    for path in sorted(secrets.iterdir()) if secrets.is_dir() else []:
+        info = path.stat()
+        if stat.S_IMODE(info.st_mode) != 0o600:
+            problems.append(f"{path.name} in {secrets} has mode {stat.S_IMODE(info.st_mode):04o}")
+    key: Optional[str] = manifest.get("api_key_file")
+    if key and not (folder / key).is_file():
+        problems.append(f"{folder / key} is not there")
+    return problems
+
+
+def _wanted_paths(manifest: Mapping[str, Any]) -> List[str]:
+    model: Mapping[str, Any] = manifest.get("model") or {}
+    engine: Mapping[str, Any] = manifest.get("engine") or {}
+    found = [model.get("path"), model.get("draft_path"), engine.get("root")]
+    return [path for path in found if path]

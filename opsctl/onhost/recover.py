@@ -1,0 +1,76 @@
+"""At boot, before the engine's units: a swap that a power cut interrupted is settled.
+
+The unit of the last confirmed release is put back in place first, so that nothing unconfirmed
+starts; then a guard goes on with the same run, gates what starts, and writes the result.
+"""
+
+from __future__ import annotations
+
+import sys
+from contextlib import suppress
+from typing import Callable
+
+from opsctl.onhost import swap
+from opsctl.onhost.store import Places, Refused, Store, services
+from opsctl.onhost.swap import CONFIRM
+from opsctl.onhost.systemd import CallFailed, Systemd
+
+Launch = Callable[[str, str], None]  # starts guard and dead-man for (service, run)
+
+
+def recover(places: Places, systemd: Systemd, launch: Launch) -> int:
+    """Settle every service; one that cannot be settled must not keep the others from it.
+
+    Answers how many could not be settled. Those too get a guard: nothing is left pending alone.
+    """
+    failed = 0
+    for service in services(places):
+        store = Store(service, places)
+        try:
+            recover_service(store, systemd, launch)
+        except (Refused, CallFailed, OSError) as error:
+            print(f"{service}: {error}", file=sys.stderr)
+            failed += 1
+            with suppress(CallFailed, OSError, KeyError, TypeError):
+                launch(service, (store.pending() or {})["run"])
+    return failed
+
+
+def recover_service(store: Store, systemd: Systemd, launch: Launch) -> None:
+    pending = swap.pending_of(store.pending())
+    if pending is None:
+        _without_pending(store, systemd)
+        return
+    if store.result(pending.run) is None:
+        if pending.step == CONFIRM:
+            store.confirm(pending.target, pending.fallback)
+        following = swap.after_power_cut(pending)
+        if following.goal:
+            _put_in_place(store, systemd, following.goal)
+        else:
+            _disarm(store, systemd)
+        store.write_pending(following.as_json())
+    launch(store.service, pending.run)  # if there is a result, only the last lines are missing
+
+
+def _without_pending(store: Store, systemd: Systemd) -> None:
+    """None is there, as nearly always; or it was spoilt, and nobody knows what stands there."""
+    if store.pending_is_there():
+        if store.confirmed():
+            _put_in_place(store, systemd, store.confirmed())
+        store.remove_pending()
+
+
+def _put_in_place(store: Store, systemd: Systemd, digest: str) -> None:
+    store.install(digest)
+    systemd.reload()
+    manifest = store.manifest(digest) or {}
+    if manifest.get("was_enabled", True):
+        systemd.enable(store.unit)
+
+
+def _disarm(store: Store, systemd: Systemd) -> None:
+    """Nothing was ever confirmed: what was being tried may not start by itself."""
+    with suppress(CallFailed):
+        systemd.disable(store.unit)
+        systemd.stop(store.unit)  # takes its queued start out of this boot

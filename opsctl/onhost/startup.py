@@ -1,0 +1,79 @@
+"""Waiting for a start: on its progress, not on a fixed time."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Callable, Dict, List, Mapping, Optional, Protocol, Sequence
+
+from opsctl.onhost.model import FAIL, Check, Event
+from opsctl.onhost.progress import Progress, Sample
+from opsctl.onhost.systemd import UnitState
+
+QUIET = 10.0  # seconds between two progress events when nothing changes
+
+
+@dataclass(frozen=True)
+class Look:
+    """One look at a starting service."""
+
+    state: UnitState
+    crashed: Optional[Check] = None  # the decisive lines, if the start is over
+    ready: bool = False
+    events: Sequence[Event] = ()  # new since the last look
+    samples: Mapping[int, Sample] = field(default_factory=dict)  # of the unit's processes
+    gpu_used: int = 0  # bytes over all GPUs
+    ranks: Mapping[str, str] = field(default_factory=dict)
+    log: List[str] = field(default_factory=list)  # the last lines, for a start that hangs
+
+
+class Eyes(Protocol):
+    """What can be seen of one service. The real one is gating.Sight."""
+
+    def begin(self, manifest: Mapping[str, Any], before: str) -> None: ...
+
+    def look(self) -> Look: ...
+
+    def gate(self, name: str) -> Optional[Check]: ...  # None: not asked for by the manifest
+
+    def facts(self) -> Dict[str, Any]: ...
+
+
+class Clock(Protocol):
+    def now(self) -> float: ...  # seconds since the epoch
+
+    def monotonic(self) -> float: ...
+
+    def sleep(self, seconds: float) -> None: ...
+
+
+def await_ready(
+    eyes: Eyes,
+    clock: Clock,
+    timing: Mapping[str, float],
+    poll: float,
+    emit: Callable[[Dict[str, Any]], None],
+) -> Optional[Check]:
+    """Wait until the engine says that it is ready. None, or the check that failed."""
+    told = clock.monotonic()
+    progress = Progress(told, stall=float(timing["stall"]), cap=float(timing["cap"]))
+    shown: Mapping[str, str] = {}
+    moved = ""
+    while True:
+        look = eyes.look()
+        now = clock.monotonic()
+        if look.crashed is not None:
+            return look.crashed
+        moved = progress.observe(now, look.events, look.samples, look.gpu_used) or moved
+        if dict(look.ranks) != dict(shown) or now - told >= QUIET:
+            shown, told = dict(look.ranks), now
+            idle = round(progress.idle(now), 1)
+            emit({"event": "progress", "ranks": shown, "moved": moved, "idle": idle})
+            moved = ""
+        if look.ready:
+            return None
+        reason = progress.verdict(now)
+        if reason:
+            where = ", ".join(f"{rank} at {phase}" for rank, phase in sorted(look.ranks.items()))
+            detail = f"{reason}; {where or 'no rank has logged anything'}"
+            return Check("start", FAIL, detail, list(look.log))
+        clock.sleep(poll)

@@ -1,0 +1,543 @@
+"""A crash before and after every single effect of a swap, on a machine made of a real file system
+in a folder and a small model of systemd. Whatever happens: in the end a confirmed release is the
+unit on disk, it is the one that runs, and nothing is left pending.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from opsctl.onhost import files, recover
+from opsctl.onhost.guard import Guard, World
+from opsctl.onhost.model import FAIL, PASS, Check
+from opsctl.onhost.startup import Look
+from opsctl.onhost.store import Places, Store
+from opsctl.onhost.systemd import CallFailed, UnitState
+
+A, B = "a" * 64, "b" * 64
+HAND_MADE = b"[Service]\nExecStart=/opt/mine/run --port 31000\n"
+
+
+class Dead(BaseException):
+    """The process ends here: no `except Exception` of the code under test may catch it."""
+
+
+@dataclass
+class Fuse:
+    """Burns before effect number `at` (odd), or after it (even): effect (at + 1) // 2."""
+
+    at: int = 0
+    count: int = 0
+    last: str = ""
+
+    def touch(self, name: str) -> None:
+        self.count += 1
+        if self.count == self.at:
+            self.last = name
+            raise Dead(name)
+
+    def around(self, name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*args: Any, **kwargs: Any) -> Any:
+            self.touch(f"before {name}")
+            value = function(*args, **kwargs)
+            self.touch(f"after {name}")
+            return value
+
+        return call
+
+
+@dataclass
+class Manager:
+    """systemd as far as a swap can see it: it runs what was *loaded*, not what is on disk."""
+
+    units: Path
+    broken: set[bytes] = field(default_factory=set)  # unit contents that crash at their start
+    loaded: bytes | None = None
+    dropins: tuple[str, ...] = ()
+    running: bytes | None = None
+    failed: bool = False
+    enabled: bool = False
+    starts: int = 0
+    invocation: str = ""
+    log: list[str] = field(default_factory=list)
+
+    name = "sglang-kimi.service"
+
+    def _read(self) -> None:
+        path = self.units / self.name
+        self.loaded = path.read_bytes() if path.exists() else None
+        folder = self.units / f"{self.name}.d"
+        self.dropins = tuple(sorted(p.name for p in folder.iterdir())) if folder.is_dir() else ()
+
+    def show(self, unit: str) -> UnitState:
+        active = "active" if self.running else "failed" if self.failed else "inactive"
+        return UnitState(
+            name=unit,
+            load="loaded" if self.loaded else "not-found",
+            active=active,
+            sub="running" if self.running else "dead",
+            invocation=self.invocation,
+            properties={
+                "TimeoutStopUSec": "2min 15s",
+                "UnitFileState": "enabled" if self.enabled else "disabled",
+                "NeedDaemonReload": "no",
+            },
+        )
+
+    def stop(self, unit: str) -> None:
+        self.log.append("stop")
+        self.running, self.failed = None, False
+
+    def start(self, unit: str) -> None:
+        self.log.append("start")
+        if self.loaded is None:
+            raise CallFailed("Unit sglang-kimi.service not found.")
+        if self.running:
+            return
+        self.starts += 1
+        self.invocation = f"{self.starts:032x}"
+        self.running = None if self.loaded in self.broken else self.loaded
+        self.failed = self.running is None
+
+    def reload(self) -> None:
+        self.log.append("reload")
+        self._read()
+
+    def enable(self, unit: str) -> None:
+        self.enabled = True
+
+    def disable(self, unit: str) -> None:
+        self.enabled = False
+
+    def reset_failed(self, unit: str) -> None:
+        self.failed = False
+
+    def verify(self, path: Path) -> list[str]:
+        return []
+
+    def kill(self, unit: str) -> None: ...
+
+    def stop_timer(self, timer: str) -> None: ...
+
+    def power_cut(self) -> None:
+        self.running, self.failed, self.invocation = None, False, ""
+
+    def boot(self) -> None:
+        """What systemd does once opsctl-recover.service has ended."""
+        if self.enabled and self.loaded is not None:
+            self.start(self.name)
+
+
+@dataclass
+class Sight:
+    """A start is ready at once, or has crashed; gates fail for the units that are named."""
+
+    systemd: Manager
+    bad: dict[bytes, str] = field(default_factory=dict)  # unit content → the gate it fails
+
+    def begin(self, manifest: Any, before: str) -> None: ...
+
+    def look(self) -> Look:
+        state = self.systemd.show("x")
+        if state.active != "active":
+            return Look(state, crashed=Check("start", FAIL, "exited at once", ["boom"]))
+        return Look(state, ready=True, ranks={"TP0": "ready"})
+
+    def gate(self, name: str) -> Check | None:
+        status = FAIL if self.bad.get(self.systemd.running or b"") == name else PASS
+        return Check(name, status, "as told")
+
+    def facts(self) -> dict[str, Any]:
+        return {"ready": True}
+
+
+@dataclass
+class Time:
+    at: float = 1_000.0
+
+    def now(self) -> float:
+        return self.at
+
+    monotonic = now
+
+    def sleep(self, seconds: float) -> None:
+        self.at += seconds
+
+
+class Outside:
+    def user_exists(self, name: str) -> bool:
+        return True
+
+    def exists(self, path: str) -> bool:
+        return True
+
+    def port_holder(self, address: Any, but: str = "") -> str:
+        return ""
+
+
+class Fused:
+    """An object whose every method is an effect that the fuse may burn at."""
+
+    def __init__(self, inner: Any, fuse: Fuse) -> None:
+        self._inner, self._fuse = inner, fuse
+
+    def __getattr__(self, name: str) -> Any:
+        value = getattr(self._inner, name)
+        return self._fuse.around(name, value) if callable(value) else value
+
+
+@dataclass
+class Host:
+    root: Path
+    systemd: Manager
+    sight: Sight
+    launched: list[tuple[str, str]] = field(default_factory=list)
+
+    @property
+    def store(self) -> Store:
+        return Store("kimi", Places(self.root))
+
+    def world(self, fuse: Fuse | None = None) -> World:
+        systemd = Fused(self.systemd, fuse) if fuse else self.systemd
+        return World(self.store, systemd, self.sight, Time(), Outside())
+
+    def guard(self, run: str = "r1", fuse: Fuse | None = None, force: bool = False) -> dict[str, Any]:
+        guard = Guard(self.world(fuse), run, self.store.run_document(run))
+        return guard.execute(force_restore=force)
+
+    def ask(self, op: str, target: str | None, run: str = "r1") -> None:
+        folder = self.store.run(run)
+        folder.mkdir(parents=True, exist_ok=True)
+        document = {"run": run, "op": op, "target": target, "owner": "me", "reason": "test"}
+        files.write_json(folder / "run.json", document)
+
+    def reboot(self) -> None:
+        """Power is back: systemd reads the disk, the boot unit runs, enabled units start, and what
+        the boot unit has launched runs."""
+        self.systemd._read()
+        self.launched.clear()
+        recover.recover_service(self.store, self.systemd, lambda s, r: self.launched.append((s, r)))
+        self.systemd.boot()
+        for _, run in list(self.launched):
+            self.guard(run)
+
+
+def unit(digest: str) -> bytes:
+    return f"[Unit]\nX-OpsctlRelease={digest}\n[Service]\nExecStart=/bin/x\n".encode()
+
+
+@pytest.fixture
+def host(tmp_path: Path) -> Host:
+    return bare(tmp_path)
+
+
+def bare(root: Path) -> Host:
+    """A host with two releases staged and nothing deployed."""
+    units = root / "etc/systemd/system"
+    units.mkdir(parents=True)
+    manager = Manager(units)
+    made = Host(root, manager, Sight(manager))
+    for digest in (A, B):
+        folder = made.store.release(digest)
+        folder.mkdir(parents=True)
+        (folder / "sglang-kimi.service").write_bytes(unit(digest))
+        (folder / "release.json").write_text(json.dumps({"digest": digest}))
+    made.store.var.mkdir(parents=True)
+    return made
+
+
+def deployed(host: Host, digest: str = A) -> None:
+    host.ask("swap", digest, "r0")
+    result = host.guard("r0")
+    assert result["outcome"] == "confirmed", result
+
+
+def hand_made(host: Host) -> None:
+    host.store.unit_path.write_bytes(HAND_MADE)
+    host.store.dropin_folder.mkdir()
+    (host.store.dropin_folder / "limits.conf").write_bytes(b"[Service]\nNice=1\n")
+    host.systemd._read()
+    host.systemd.enabled = True
+    host.systemd.start("")
+
+
+def whole(host: Host) -> None:
+    """The promise."""
+    store = host.store
+    confirmed = store.confirmed()
+    assert confirmed, "nothing is confirmed"
+    assert store.standing() == confirmed
+    assert host.systemd.running == store.release_unit(confirmed)
+    assert host.systemd.enabled
+    assert store.pending() is None
+    if confirmed == "0":
+        assert host.systemd.dropins == ("limits.conf",)
+    else:
+        assert host.systemd.dropins == ()
+
+
+# -- the story without accidents
+
+
+def test_a_good_release_is_confirmed_in_the_binding_order(host: Host) -> None:
+    deployed(host)
+    host.systemd.log.clear()
+    host.ask("swap", B)
+    result = host.guard()
+    assert (result["outcome"], result["release"]) == ("confirmed", B)
+    assert host.systemd.log == ["stop", "reload", "start"]  # the old drain time governs the stop
+    whole(host)
+    assert host.store.previous() == A
+    assert [e["event"] for e in host.store.events("r1")][-1] == "result"
+    assert [e["n"] for e in host.store.events("r1")] == list(range(1, len(host.store.events("r1")) + 1))
+
+
+def test_a_bad_release_gives_way_to_the_confirmed_one(host: Host) -> None:
+    deployed(host)
+    host.sight.bad[unit(B)] = "tools"
+    host.ask("swap", B)
+    result = host.guard()
+    assert (result["outcome"], result["release"]) == ("rolled_back", A)
+    assert result["cause"] == "tools: as told"
+    assert [c["id"] for c in result["checks"]][-1] == "tools"
+    whole(host)
+
+
+def test_a_crash_is_told_with_its_lines_and_restored(host: Host) -> None:
+    deployed(host)
+    host.systemd.broken.add(unit(B))
+    host.ask("swap", B)
+    result = host.guard()
+    assert (result["outcome"], result["log"]) == ("rolled_back", ["boom"])
+    whole(host)
+
+
+def test_a_first_deployment_that_fails_is_stopped_and_says_what_is_left(host: Host) -> None:
+    host.systemd.broken.add(unit(A))
+    host.ask("swap", A)
+    result = host.guard()
+    assert result["outcome"] == "failed"
+    assert "nothing was ever confirmed here" in result["cause"]
+    assert (host.systemd.running, host.systemd.enabled, host.store.pending()) == (None, False, None)
+
+
+def test_what_stood_there_before_is_restored_with_its_dropins(host: Host) -> None:
+    hand_made(host)
+    host.sight.bad[unit(A)] = "ranks"
+    host.ask("swap", A)
+    result = host.guard()
+    assert (result["outcome"], result["release"]) == ("rolled_back", "0")
+    whole(host)
+
+
+def test_rollback_goes_back_to_what_stood_there_before(host: Host) -> None:
+    hand_made(host)
+    deployed(host)
+    assert host.systemd.dropins == ()
+    host.ask("rollback", None)
+    result = host.guard()
+    assert (result["outcome"], result["release"]) == ("confirmed", "0")
+    whole(host)
+
+
+def test_what_serves_already_is_not_touched(host: Host) -> None:
+    deployed(host)
+    host.systemd.log.clear()
+    host.ask("swap", A)
+    assert host.guard()["outcome"] == "unchanged"
+    assert host.systemd.log == []
+
+
+def test_a_unit_edited_by_hand_is_put_right_and_a_copy_kept(host: Host) -> None:
+    deployed(host)
+    host.store.unit_path.write_bytes(unit(A) + b"# edited\n")
+    host.ask("swap", A)
+    assert host.guard()["outcome"] == "confirmed"
+    assert (host.store.run("r1") / "unit.before").read_bytes().endswith(b"# edited\n")
+    whole(host)
+
+
+@pytest.mark.parametrize("op", ["restart", "start"])
+def test_a_failing_restart_is_tried_once_more_and_then_told(host: Host, op: str) -> None:
+    deployed(host)
+    host.systemd.stop("")
+    host.systemd.broken.add(unit(A))
+    host.systemd.log.clear()
+    host.ask(op, None)
+    result = host.guard()
+    assert result["outcome"] == "failed"
+    assert host.systemd.log.count("start") == 2
+    assert "is left failed" in result["cause"]
+
+
+def test_a_restart_that_comes_up_at_the_second_time_is_confirmed(host: Host) -> None:
+    deployed(host)
+    host.systemd.broken.add(unit(A))
+    start = host.systemd.start
+
+    def second(name: str) -> None:
+        start(name)
+        host.systemd.broken.clear()
+
+    host.systemd.start = second  # type: ignore[method-assign]
+    host.ask("restart", None)
+    assert host.guard()["outcome"] == "confirmed"
+    whole(host)
+
+
+def test_both_failing_is_told_with_both_causes(host: Host) -> None:
+    deployed(host)
+    host.systemd.broken |= {unit(A), unit(B)}
+    host.ask("swap", B)
+    result = host.guard()
+    assert result["outcome"] == "failed"
+    assert "then the restored release aaaaaaaaaaaa failed too" in result["cause"]
+    assert host.store.standing() == A and host.store.confirmed() == A
+
+
+def test_a_release_that_is_not_whole_is_refused_before_anything_is_touched(host: Host) -> None:
+    deployed(host)
+    (host.store.release(B) / "release.json").unlink()
+    host.systemd.log.clear()
+    host.ask("swap", B)
+    result = host.guard()
+    assert result["outcome"] == "failed" and "stage it again" in result["cause"]
+    assert host.systemd.log == []
+    whole(host)
+
+
+# -- accidents at every point
+
+
+def good(host: Host) -> None:
+    deployed(host)
+    host.ask("swap", B)
+
+
+def gate_fails(host: Host) -> None:
+    deployed(host)
+    host.sight.bad[unit(B)] = "generation"
+    host.ask("swap", B)
+
+
+def crashes(host: Host) -> None:
+    deployed(host)
+    host.systemd.broken.add(unit(B))
+    host.ask("swap", B)
+
+
+def takes_over(host: Host) -> None:
+    hand_made(host)
+    host.ask("swap", A)
+
+
+def takes_over_badly(host: Host) -> None:
+    hand_made(host)
+    host.sight.bad[unit(A)] = "ranks"
+    host.ask("swap", A)
+
+
+def restarts(host: Host) -> None:
+    deployed(host)
+    host.ask("restart", None)
+
+
+def back_to_zero(host: Host) -> None:
+    hand_made(host)
+    deployed(host)
+    host.ask("rollback", None)
+
+
+STORIES = [good, gate_fails, crashes, takes_over, takes_over_badly, restarts, back_to_zero]
+
+
+@pytest.fixture
+def burning(monkeypatch: pytest.MonkeyPatch) -> Iterator[Fuse]:
+    """Every change that the store makes to the disk is a place where the fuse may burn."""
+    fuse = Fuse()
+    monkeypatch.setattr(os, "fsync", lambda descriptor: None)  # slow, and nothing to see here
+    for name in ("replace", "rename", "unlink", "symlink"):
+        monkeypatch.setattr(os, name, fuse.around(f"os.{name}", getattr(os, name)))
+    yield fuse
+
+
+def run_until_dead(host: Host, fuse: Fuse, at: int) -> bool:
+    """True if the guard died at point `at`; False if it ended before."""
+    fuse.count, fuse.at = 0, at
+    try:
+        host.guard(fuse=fuse)
+    except Dead:
+        return True
+    finally:
+        fuse.at = 0
+    return False
+
+
+def points(story: Callable[[Host], None], burning: Fuse, fresh: Callable[[], Host]) -> int:
+    host = fresh()
+    story(host)
+    burning.count, burning.at = 0, 0
+    host.guard(fuse=burning)
+    return burning.count
+
+
+@pytest.fixture
+def fresh(tmp_path: Path) -> Callable[[], Host]:
+    made = iter(range(10_000))
+
+    def make() -> Host:
+        folder = tmp_path / str(next(made))
+        folder.mkdir()
+        return bare(folder)
+
+    return make
+
+
+@pytest.mark.parametrize("accident", ["power cut", "two power cuts", "guard killed", "guard killed twice"])
+@pytest.mark.parametrize("story", STORIES, ids=lambda s: s.__name__)
+def test_an_accident_at_every_point(
+    story: Callable[[Host], None], accident: str, burning: Fuse, fresh: Callable[[], Host]
+) -> None:
+    total = points(story, burning, fresh)
+    assert total > 20
+    for at in range(1, total + 1):
+        host = fresh()
+        story(host)
+        before = host.systemd.running
+        assert run_until_dead(host, burning, at), f"point {at} was not reached"
+        where = f"{accident} at point {at} of {total}, {burning.last}"
+        try:
+            if "power" in accident:
+                host.systemd.power_cut()
+                if accident == "two power cuts":
+                    try:
+                        burning.count, burning.at = 0, 1 + at % 25
+                        host.reboot()
+                    except Dead:
+                        host.systemd.power_cut()
+                    burning.at = 0
+                host.reboot()
+            elif accident == "guard killed":
+                host.guard()
+            else:
+                run_until_dead(host, burning, 1 + at % 30)
+                host.guard(force=True)
+            settled(host, before)
+        except Exception as error:
+            raise AssertionError(where) from error
+
+
+def settled(host: Host, before: bytes | None) -> None:
+    """The promise; or, where the first deployment had not begun, all as it was."""
+    if host.store.confirmed():
+        whole(host)
+    else:
+        assert host.systemd.running == before
+        assert host.store.pending() is None
