@@ -1,0 +1,153 @@
+"""What would be done, and why: a function of what the hosts say and what is wanted. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from opsctl.errors import LockHeld, NothingSelected, OpsctlError, Unreachable
+from opsctl.release.diff import restart_reasons, verdict
+from opsctl.rollout.model import ZERO, Action, Key, Kind, Op, Plan, Wanted
+from opsctl.rollout.order import ordered
+
+State = Mapping[str, Any]
+"""One entry of `collect`'s "services"."""
+
+
+def make(
+    op: Op,
+    services: Mapping[str, Sequence[str]],
+    said: Mapping[str, Mapping[str, Any] | OpsctlError],
+    wanted: Mapping[Key, Wanted] | None = None,
+    *,
+    canary: str | None = None,
+) -> Plan:
+    """The plan for `services` (by host) from what each host said to `collect`.
+
+    Raises before anything is touched: NothingSelected; Unreachable if any selected host could not
+    be asked (a rollout that leaves one out would leave the fleet mixed); LockHeld if a run is in
+    flight on any of them; OpsctlError for what cannot be done.
+    """
+    if not any(services.values()):
+        raise NothingSelected("no service is selected")
+    _all_answered(services, said)
+    actions = []
+    for host in ordered([host for host in services if services[host]], canary):
+        states = states_of(said[host])
+        for name in services[host]:
+            state = states.get(name) or {"service": name, "state": "absent"}
+            _not_in_flight(host, name, state)
+            actions.append(decide(op, host, name, state, (wanted or {}).get((host, name))))
+    return Plan(op, tuple(actions))
+
+
+def states_of(answer: Mapping[str, Any] | OpsctlError) -> dict[str, State]:
+    if isinstance(answer, OpsctlError):
+        return {}
+    return {state["service"]: state for state in answer.get("services", ())}
+
+
+def _all_answered(
+    services: Mapping[str, Sequence[str]], said: Mapping[str, Mapping[str, Any] | OpsctlError]
+) -> None:
+    silent = {
+        host: answer
+        for host in services
+        if isinstance(answer := said.get(host, OpsctlError("was not asked")), OpsctlError)
+    }
+    if not silent:
+        return
+    first = next(iter(silent.values()))
+    kind = Unreachable if any(isinstance(e, Unreachable) for e in silent.values()) else OpsctlError
+    raise kind(
+        "nothing was touched, since not every selected host answers: "
+        + "; ".join(f"{host}: {error.message}" for host, error in silent.items()),
+        host=next(iter(silent)),
+        step=first.step,
+        hint=first.hint or "leave a host out with --limit",
+    )
+
+
+def _not_in_flight(host: str, service: str, state: State) -> None:
+    run = state.get("run") or {}
+    if not run.get("active"):
+        return
+    lock = state.get("lock") or {}
+    raise LockHeld(
+        f"a run is at work on {service}: {run.get('run')}, phase {run.get('phase') or 'unknown'}"
+        + (f", of {lock['owner']}: {lock.get('reason', '')}" if lock.get("owner") else ""),
+        host=host,
+        step="plan",
+        hint=f"watch it with `opsctl status {service}`; it ends by itself",
+    )
+
+
+def decide(op: Op, host: str, name: str, state: State, wanted: Wanted | None) -> Action:
+    """The action for one service."""
+    running = _release(state, "running")
+    active = state.get("state") in ("active", "activating", "reloading")
+    if op == "swap":
+        return _swap(host, name, state, wanted)
+    if op == "stop":
+        kind: Kind = "stop" if active else "none"
+        return Action(host, name, kind, "asked for" if active else "is not running", None, running)
+    if state.get("state", "absent") == "absent" and op != "restore":
+        raise OpsctlError(f"{name} is not deployed here", host=host, step=op, hint="opsctl deploy")
+    if op == "start":
+        kind = "none" if active else "start"
+        reason = "is running" if active else f"start: the unit is {state.get('state')}"
+        return Action(host, name, kind, reason, None, running)
+    if op == "restart":
+        return Action(host, name, "restart", "restart: asked for", None, running)
+    return _back(op, host, name, state, wanted)
+
+
+def _swap(host: str, name: str, state: State, wanted: Wanted | None) -> Action:
+    if wanted is None:
+        raise OpsctlError(f"no release of {name} is staged for this host", host=host, step="plan")
+    running, confirmed = _release(state, "running"), _release(state, "confirmed")
+    digest = wanted.digest
+
+    def action(kind: Kind, reason: str) -> Action:
+        return Action(host, name, kind, reason, digest, running)
+
+    if running != digest:
+        return action("swap", _why(state, running, wanted))
+    if state.get("state") != "active":
+        return action("swap", f"start: the unit is {state.get('state', 'absent')}")
+    if confirmed != digest:
+        return action("swap", "restart: this release runs, but its gates never passed")
+    if wanted.changed:
+        old, new = state.get("manifest"), wanted.manifest
+        return action("stage", verdict(old, new) if old and new else "no restart: files differ")
+    return action("none", "no restart: nothing changed")
+
+
+def _why(state: State, running: str | None, wanted: Wanted) -> str:
+    if running is None:
+        return "start: the first release on this host"
+    if running == ZERO:
+        return "restart: takes over the unit that stood here before opsctl"
+    old, new = state.get("manifest"), wanted.manifest
+    reasons = restart_reasons(old, new) if old and new else []
+    return "restart: " + ("; ".join(reasons) or f"release {running[:12]} → {wanted.digest[:12]}")
+
+
+def _back(op: Op, host: str, name: str, state: State, wanted: Wanted | None) -> Action:
+    running = _release(state, "running")
+    known = _release(state, "previous" if op == "rollback" else "confirmed")
+    target = wanted.digest if wanted else known
+    if target is None:
+        what = "earlier release" if op == "rollback" else "confirmed release"
+        raise OpsctlError(f"there is no {what} of {name} on this host", host=host, step=op)
+    confirmed = _release(state, "confirmed")
+    if running == target == confirmed and state.get("state") == "active":
+        return Action(host, name, "none", "no restart: it runs already", target, running)
+    where = "what stood there before opsctl" if target == ZERO else f"release {target[:12]}"
+    kind: Kind = "rollback" if op == "rollback" else "restore"
+    return Action(host, name, kind, f"restart: back to {where}", target, running)
+
+
+def _release(state: State, key: str) -> str | None:
+    value = (state.get("release") or {}).get(key)
+    return str(value) if value is not None and value != "" else None
