@@ -28,134 +28,189 @@ def _cause(name: str, weight: int, words: str, pattern: str) -> Cause:
 # Where a line fits two rows the first wins.
 CAUSES: List[Cause] = [
     _cause(
-        "host-memory", 95, 
+        "host-memory",
+        95,
         "the host has too little memory for the pools of the hierarchical cache",
         r"Not enough host memory|No host memory is left for HiCache"
         r"|Cannot automatically size HiCache host memory",
     ),
     _cause(
-        "host-oom", 95, "the kernel's OOM killer ended a process of the service",
+        "host-oom",
+        95,
+        "the kernel's OOM killer ended a process of the service",
         r"(?:Out of memory|Memory cgroup out of memory): Killed process"
         r"|killed by the OOM killer|result:? '?oom-kill|constraint=CONSTRAINT_(?:MEMCG|NONE)",
     ),
     _cause(
-        "host-pin", 95, "the host memory of the cache could not be pinned",
+        "host-pin",
+        95,
+        "the host memory of the cache could not be pinned",
         r"cudaHostRegister failed|Pinned host memory allocation of",
     ),
     _cause(
-        "memory-registration", 90, "memory could not be registered; see LimitMEMLOCK",
+        "memory-registration",
+        90,
+        "memory could not be registered; see LimitMEMLOCK",
         r"Failed to register memory",
     ),
     _cause(
-        "gpu-memory", 94, "a GPU has too little memory",
+        "gpu-memory",
+        94,
+        "a GPU has too little memory",
         r"CUDA out of memory|OutOfMemoryError|HIP out of memory|CUDA error: out of memory"
         r"|cudaErrorMemoryAllocation",
     ),
     _cause(
-        "gpu-fraction", 94, 
+        "gpu-fraction",
+        94,
         "the weights leave no room for the KV cache under mem-fraction-static",
         r"Not enough memory\. Please try to increase --mem-fraction-static"
         r"|Loaded weights leave no GPU memory",
     ),
     _cause(
-        "gpu-unbalanced", 93, 
+        "gpu-unbalanced",
+        93,
         "one GPU has less free memory than the others: another process, or another kind of card",
         r"The memory capacity is unbalanced",
     ),
     _cause(
-        "arguments", 95, "the engine refused its command line",
+        "arguments",
+        95,
+        "the engine refused its command line",
         r"launch_server\.py: error:|sglang(?: serve)?: error:|error: (?:unrecognized arguments"
         r"|argument -|the following arguments are required|ambiguous option)",
     ),
     _cause(
-        "port-in-use", 92, "a port is in use",
+        "port-in-use",
+        92,
+        "a port is in use",
         r"EADDRINUSE|[Aa]ddress already in use|error while attempting to bind on address"
         r"|port \d+ (?:is|was) (?:already )?(?:in use|used)|rpc_port .* is used by a process",
     ),
     _cause(
-        "driver", 93, "the GPU driver is not usable",
+        "driver",
+        93,
+        "the GPU driver is not usable",
         r"Driver/library version mismatch|Error 802: system not yet initialized"
         r"|CUDA driver version is insufficient|NVIDIA driver on your system is too old"
         r"|no CUDA-capable device|Found no NVIDIA driver",
     ),
     _cause(
-        "gpu-fault", 93, "a GPU reported a hardware or firmware fault",
+        "gpu-fault",
+        93,
+        "a GPU reported a hardware or firmware fault",
         r"NVRM: Xid|CUDA error: (?:unspecified launch failure|uncorrectable ECC|the launch timed)"
         r"|GPU is lost|illegal memory access|fallen off the bus",
     ),
     _cause(
-        "kernels", 92, "the engine's kernels do not fit this GPU, torch or driver",
+        "kernels",
+        92,
+        "the engine's kernels do not fit this GPU, torch or driver",
         r"Could not load any common_ops|undefined symbol|no kernel image is available"
         r"|(?:backends?|is|are) (?:are |is |not )?(?:only )?supported on (?:Blackwell|SM|Hopper)"
         r"|does not support backend|named symbol not found|GPU arch\S* .* not supported",
     ),
     _cause(
-        "library", 92, "a shared library is missing",
+        "library",
+        92,
+        "a shared library is missing",
         r"cannot open shared object file",
     ),
     _cause(
-        "compile", 92, "the compiler for run-time kernels is missing or misplaced",
+        "compile",
+        92,
+        "the compiler for run-time kernels is missing or misplaced",
         r"Could not find nvcc|nvcc: (?:not found|No such file)|Ninja is required|ninja: not found",
     ),
     _cause(
-        "shared-memory", 92, "/dev/shm is too small",
+        "shared-memory",
+        92,
+        "/dev/shm is too small",
         r"Error while creating shared memory segment|posix_fallocate failed"
         r"|unable to (?:open|write to) (?:shared memory|/dev/shm)",
     ),
     _cause(
-        "file-limit", 92, "too many open files; see LimitNOFILE", r"Too many open files",
+        "file-limit",
+        92,
+        "too many open files; see LimitNOFILE",
+        r"Too many open files",
     ),
     _cause(
-        "permission", 91, "a file or cache folder may not be written by the service's user",
+        "permission",
+        91,
+        "a file or cache folder may not be written by the service's user",
         r"PermissionError|Permission denied",
     ),
     _cause("disk", 91, "no space is left", r"No space left on device"),
     _cause(
-        "model-access", 91, "the model could not be fetched; a path on the host was expected",
+        "model-access",
+        91,
+        "the model could not be fetched; a path on the host was expected",
         r"401 Client Error|403 Client Error|GatedRepoError|RepositoryNotFoundError"
         r"|LocalEntryNotFoundError|OfflineModeIsEnabled|We couldn't connect to",
     ),
     _cause(
-        "model-files", 91, "the model's files are missing, incomplete or of an unknown kind",
+        "model-files",
+        91,
+        "the model's files are missing, incomplete or of an unknown kind",
         r"SafetensorError|Cannot find any model weights|does not recognize this architecture"
         r"|Model architectures .* (?:are )?not supported|is not a (?:local folder|valid model)"
         r"|Error no file named|already used by a Transformers model",
     ),
     _cause(
-        "warmup", 90, "the warm-up request failed; look for http_proxy in the environment",
+        "warmup",
+        90,
+        "the warm-up request failed; look for http_proxy in the environment",
         r"Initialization failed\. warmup error|AssertionError: res=<Response \[\d+\]>",
     ),
     _cause(
-        "nccl", 55, "the ranks could not talk to each other",
+        "nccl",
+        55,
+        "the ranks could not talk to each other",
         r"NCCL WARN|NCCL error|ncclUnhandled|ncclSystemError|ncclInternalError|ncclRemoteError"
         r"|No route to host|DistBackendError|Gloo connectFullMesh failed"
         r"|Connection (?:closed|reset) by peer",
     ),
     _cause(
-        "graph", 65, "capturing the CUDA graphs failed", r"Capture cuda graph failed",
+        "graph",
+        65,
+        "capturing the CUDA graphs failed",
+        r"Capture cuda graph failed",
     ),
     _cause(
-        "watchdog", 50, "a rank did not finish a batch in time",
+        "watchdog",
+        50,
+        "a rank did not finish a batch in time",
         r"(?:Scheduler w|W)atchdog timeout",
     ),
     _cause(
-        "health", 40, "the scheduler gave no answer",
+        "health",
+        40,
+        "the scheduler gave no answer",
         r"[Hh]ealth check failed\. [Ss]erver could ?n[o']t",
     ),
     _cause(
-        "start-limit", 35, "systemd gave up after too many starts: reset-failed",
+        "start-limit",
+        35,
+        "systemd gave up after too many starts: reset-failed",
         r"Start request repeated too quickly|start-limit-hit",
     ),
     _cause(
-        "credentials", 92, "a credential file of the unit is missing",
+        "credentials",
+        92,
+        "a credential file of the unit is missing",
         r"Failed to set up credentials|243/CREDENTIALS",
     ),
     _cause(
-        "exec", 92, "systemd could not run the unit's command",
+        "exec",
+        92,
+        "systemd could not run the unit's command",
         r"Failed at step \w+ spawning|20[0-9]/(?:EXEC|USER|GROUP|CHDIR)|21[0-9]/(?:USER|GROUP)",
     ),
     _cause(
-        "child", 10, "a process of the engine ended and took the others along",
+        "child",
+        10,
+        "a process of the engine ended and took the others along",
         r"[Rr]eceived sigquit from a child proces|SIGQUIT received|Scheduler hit an exception"
         r"|scheduler is dead|scheduler died|DataParallelController hit an exception"
         r"|Detokenizer\S* hit an exception|^EOFError"
@@ -168,9 +223,12 @@ CAUSES: List[Cause] = [
 FATAL = {"child", "arguments", "warmup", "host-oom", "exec", "credentials", "start-limit"}
 
 # An exception whose text fits no row: still better evidence than the engine's farewell.
-EXCEPTION = Cause("exception", 60, "the engine raised an exception", re.compile(
-    r"^(?:[\w.]+\.)?\w*(?:Error|Exception|Interrupt|Exit|Warning)\b(?::|$)"
-))
+EXCEPTION = Cause(
+    "exception",
+    60,
+    "the engine raised an exception",
+    re.compile(r"^(?:[\w.]+\.)?\w*(?:Error|Exception|Interrupt|Exit|Warning)\b(?::|$)"),
+)
 _NOISE = re.compile(
     r"Ignore import error|UserWarning|FutureWarning|DeprecationWarning|libnuma\.so"
     r"|^(?:Receive|Finish): "  # request texts, if somebody logs them

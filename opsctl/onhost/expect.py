@@ -18,7 +18,7 @@ GB_ROUNDING = GB // 200
 
 
 def version_key(version: str) -> Tuple[int, ...]:
-    """"0.5.10.post1" → (0, 5, 10, 1): enough to order the engine's releases."""
+    """ "0.5.10.post1" → (0, 5, 10, 1): enough to order the engine's releases."""
     return tuple(int(part) for part in re.findall(r"\d+", version))
 
 
@@ -74,11 +74,15 @@ def gb(value: float) -> str:
 
 
 def count(value: float) -> str:
-    """"159277" → "159,277"."""
+    """ "159277" → "159,277"."""
     return f"{value:,.0f}"
 
 
 def memory_figures(meminfo: Mapping[str, int]) -> Dict[str, int]:
     """Whole GiB as `free -h` shows them: used = total − available, each cut down."""
     total, available = meminfo["total"], meminfo["available"]
-    return {"used": (total - available) // GiB, "total": total // GiB, "available": available // GiB}
+    return {
+        "used": (total - available) // GiB,
+        "total": total // GiB,
+        "available": available // GiB,
+    }

@@ -14,6 +14,7 @@ from .expect import count, gib
 from .model import FAIL, INCONCLUSIVE, PASS, Check, StartFacts
 from .probes import TOOL, Answer
 from .rankgate import ranks
+from .records import harmless
 
 ORDER = ("unit", "ranks", "health", "generation", "reasoning", "tools", "memory", "soak")
 
@@ -137,8 +138,10 @@ def tools(answer: Answer) -> Check:
             detail = "no tool call before gates.max_tokens ended; raise it"
             return Check("tools", INCONCLUSIVE, detail, evidence)
         raw = any(mark in content for mark in _TOOL_MARKS)
-        detail = "the call stands raw in the content: the parser did not read it" if raw else (
-            "no tool call was parsed"
+        detail = (
+            "the call stands raw in the content: the parser did not read it"
+            if raw
+            else ("no tool call was parsed")
         )
         return Check("tools", FAIL, detail, evidence)
     wrong = _call_problem(calls[0], finish)
@@ -217,7 +220,7 @@ def soak(samples: Sequence[Mapping[str, Any]], least: int, seconds: float) -> Ch
     if lowest < least:
         problems.append(f"MemAvailable fell to {gib(lowest)}, {gib(least)} demanded")
     sick = [not sample["healthy"] for sample in samples]
-    if sick[-1] or any(one and two for one, two in zip(sick, sick[1:])):
+    if sick[-1] or any(one and two for one, two in zip(sick, sick[1:])):  # noqa: RUF007 (3.9)
         problems.append(f"{sum(sick)} of {len(sick)} health answers were bad")
     if problems:
         return Check("soak", FAIL, "; ".join(problems))
@@ -250,8 +253,6 @@ def _excerpt(answer: Answer) -> str:
 
 
 def _quote(text: Any) -> str:
-    from .records import harmless
-
     if text is None:
         return "null"
     shown = harmless(" ".join(str(text).split()))

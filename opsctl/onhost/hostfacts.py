@@ -51,7 +51,7 @@ def parse_meminfo(text: str) -> Dict[str, int]:
 
 
 def parse_properties(text: str) -> Dict[str, str]:
-    """KEY=VALUE lines: `systemctl show`, os-release, cgroup files of that form. Quotes are taken off."""
+    """KEY=VALUE lines without their quotes: `systemctl show`, os-release."""
     found: Dict[str, str] = {}
     for line in text.splitlines():
         key, equals, value = line.partition("=")
@@ -123,11 +123,12 @@ def parse_status(text: str) -> Dict[str, Any]:
 # -- GPUs ---------------------------------------------------------------------------------------
 
 _LOST = re.compile(r"Unable to determine the device handle for GPU\s?(\d+)?:?\s?(\S*?)[:\s]", re.I)
+_BUS = re.compile(r"[0-9A-F]{4,8}:[0-9A-F]{2}:[0-9A-F]{2}\.\d", re.I)
 _BROKEN = re.compile(r"ERR!|\[?(?:Unknown Error|GPU is lost|Not Found|GPU requires reset)", re.I)
 
 
 def parse_gpus(text: str) -> List[Dict[str, Any]]:
-    """The answer to GPU_QUERY → one GPU a line: index, name, uuid, memory_total, memory_used, state.
+    """The answer to GPU_QUERY, one GPU a line.
 
     `state` is ok, lost, error or mig. Only an ok GPU has its memory figures: a broken GPU prints
     memory as if it were free, and of a MIG card no process can allocate the parent's total.
@@ -177,7 +178,9 @@ def parse_gpu_table(text: str) -> Dict[str, Any]:
     """
     driver = re.search(r"(?:Driver|KMD) Version: (\S+)", text)
     cuda = re.search(r"CUDA (?:UMD )?Version: (\S+)", text)
-    error = re.search(r"^(?:Failed to initialize NVML|NVIDIA-SMI has failed).*$", text, re.MULTILINE)
+    error = re.search(
+        r"^(?:Failed to initialize NVML|NVIDIA-SMI has failed).*$", text, re.MULTILINE
+    )
     gpus: List[Dict[str, Any]] = []
     block: List[str] = []
     for line in text.split("MIG devices:")[0].splitlines():
@@ -198,7 +201,7 @@ def parse_gpu_table(text: str) -> Dict[str, Any]:
 
 
 def _table_gpu(block: Sequence[str]) -> List[Dict[str, Any]]:
-    if not block or not re.search(r"[0-9A-F]{4,8}:[0-9A-F]{2}:[0-9A-F]{2}\.\d", "".join(block), re.I):
+    if not block or not _BUS.search("".join(block)):
         return []
     rows = [line.strip().strip("|").split("|") for line in block[:3]]
     head = re.match(r"\s*(\d+)\s+(.*?)(?:\s+(?:On|Off))?\s*$", rows[0][0])
@@ -247,7 +250,7 @@ def meminfo() -> Dict[str, int]:
 
 
 def run(argv: Sequence[str], timeout: float = 20.0) -> str:
-    """stdout of a command, "" if it is missing, fails to start or hangs (a sick GPU hangs nvidia-smi).
+    """stdout of a command; "" if it is missing or hangs, as nvidia-smi does over a sick GPU.
 
     A failing nvidia-smi prints its reason on stdout, so the exit code is not asked.
     """

@@ -24,17 +24,20 @@ MOST_ERRORS = 8
 LONGEST_TEXT = 600
 
 RANK_KINDS = {
-    "dist_begin", "dist_end", "weights_begin", "weights_end", "kv_bound", "kv", "kv_final",
+    "dist_begin", "dist_end", "weights_begin", "weights_end", "kv_dtype", "kv_bound", "kv", "kv_final",
     "pools_end", "graph_begin", "graph_end", "limits", "host_auto", "host_pool",
 }  # fmt: skip
 PHASES = ("start", "dist", "weights", "kv", "graphs", "draft", "hostpool", "ready")
 _PHASE = {
     "dist_begin": "dist", "dist_end": "dist", "weights_begin": "weights", "weights_end": "weights",
     "kv_bound": "kv", "kv": "kv", "kv_final": "kv", "pools_end": "kv",
-    "graph_begin": "graphs", "graph_end": "graphs", "host_auto": "hostpool", "host_pool": "hostpool",
+    "graph_begin": "graphs", "graph_end": "graphs",
+    "host_auto": "hostpool", "host_pool": "hostpool",
 }  # fmt: skip
 _TRACEBACK = "Traceback (most recent call last):"
-_CHAIN = re.compile(r"^(?:During handling of the above exception|The above exception was the direct)")
+_CHAIN = re.compile(
+    r"^(?:During handling of the above exception|The above exception was the direct)"
+)
 
 
 def events(records: Iterable[Record]) -> Iterator[Event]:
@@ -100,7 +103,8 @@ class Reading:
             draft = loads > 1
         elif kind == "kv":
             has_draft = loads > 1 or self._speculative
-            draft = data["draft"] or (has_draft and known is not None and known.kv_tokens is not None)
+            second = known is not None and known.kv_tokens is not None
+            draft = data["draft"] or (has_draft and second)
         elif kind in ("dist_begin", "dist_end"):
             draft = loads > 0
         else:
@@ -201,7 +205,9 @@ def _add_target(rank: RankFacts, kind: str, data: Dict[str, Any]) -> None:
             rank.other_pools.append(pool)
         else:
             rank.kv_tokens, rank.kv_bytes = data["tokens"], data["bytes"]
-            rank.kv_dtype = data["dtype"]
+            rank.kv_dtype = data["dtype"] or rank.kv_dtype
+    elif kind == "kv_dtype":
+        rank.kv_dtype = data["dtype"]
     elif kind == "limits":
         rank.max_total_tokens = data["tokens"]
     elif kind == "host_pool":

@@ -95,7 +95,7 @@ class Progress:
         return now - max(self.moved_at, self.cpu_at)
 
     def verdict(self, now: float) -> str:
-        """"" while the start may go on, else the reason why it may not, for people."""
+        """ "" while the start may go on, else the reason why it may not, for people."""
         if now - self.started >= self.cap:
             return f"not ready {self.cap:.0f} s after the start, which is the cap"
         if self.idle(now) >= self.stall:
@@ -151,9 +151,7 @@ class Progress:
 
     def _cpu(self, now: float, samples: Mapping[int, Sample]) -> bool:
         """CPU_SHARE of a core since CPU time last counted: threads that only wake stay below it."""
-        ticks = sum(
-            max(0, sample[2] - self._ticks.get(pid, 0)) for pid, sample in samples.items()
-        )
+        ticks = sum(max(0, sample[2] - self._ticks.get(pid, 0)) for pid, sample in samples.items())
         span = now - self.cpu_at
         if not self._first and ticks < CPU_SHARE * self._ticks_per_second * max(span, 1.0):
             return False

@@ -83,9 +83,9 @@ def _unequal(here: Iterable[RankFacts]) -> List[str]:
         group = " ".join(part for part in rank.rank.split() if not part.startswith("TP"))
         groups.setdefault(group, []).append(rank)
     problems = []
-    for group in groups.values():
+    for members in groups.values():
         for what, value in (("tokens", _tokens), ("bytes", _bytes), ("host pools", _pools)):
-            known = [(rank.rank, value(rank)) for rank in group if value(rank) not in (None, "")]
+            known = [(rank.rank, value(rank)) for rank in members if value(rank) not in (None, "")]
             figures = [figure for _, figure in known]
             if len(set(figures)) > 1:
                 usual = max(set(figures), key=figures.count)
@@ -133,7 +133,7 @@ def _kv_bytes(rank: RankFacts, kv: Mapping[str, Any], expect: Mapping[str, Any])
     cell = kv.get("bytes_per_token")
     if not cell or rank.kv_bytes is None or rank.kv_tokens is None:
         return []
-    page = max([int(kv.get("page") or 1)] + [p.get("page") or 1 for p in expect.get("host_pools") or []])
+    page = max([1, *(int(pool.get("page") or 1) for pool in expect.get("host_pools") or [])])
     low = rank.kv_tokens * cell - 2 * GIB_ROUNDING
     high = (rank.kv_tokens + page) * cell + 2 * GIB_ROUNDING
     if low <= rank.kv_bytes <= high:
@@ -154,7 +154,10 @@ def _host_pools(
         return [], []  # named as missing already
     if len(rank.host_pools) != len(pools):
         logged = " + ".join(f"{pool['name']} {gb(pool['bytes'])}" for pool in rank.host_pools)
-        return [f"{rank.rank} logged {len(rank.host_pools)} host pools ({logged}), expected {len(pools)}"], []
+        return [
+            f"{rank.rank} logged {len(rank.host_pools)} host pools ({logged}), "
+            f"expected {len(pools)}"
+        ], []
     wrong = []
     for logged_pool, pool in zip(rank.host_pools, pools):
         tokens = host_pool_tokens(
@@ -168,7 +171,8 @@ def _host_pools(
         size = tokens * pool["bytes_per_token"]
         if abs(logged_pool["bytes"] - size) > GB_ROUNDING:
             wrong.append(
-                f"{rank.rank} logged {gb(logged_pool['bytes'])} for host pool {pool['name']}, expected {gb(size)}"
+                f"{rank.rank} logged {gb(logged_pool['bytes'])} for host pool {pool['name']}, "
+                f"expected {gb(size)}"
             )
         elif logged_pool.get("tokens") not in (None, tokens):
             wrong.append(

@@ -26,7 +26,9 @@ _ESCAPES = re.compile(
     re.DOTALL,
 )
 # C0 but tab, DEL, C1, the line and paragraph separators, and the marks that turn text around.
-_CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f-\x9f\u2028\u2029\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+_CONTROL = re.compile(
+    r"[\x00-\x08\x0a-\x1f\x7f-\x9f\u2028\u2029\u200e\u200f\u202a-\u202e\u2066-\u2069]"
+)
 _PREFIX = re.compile(r"\[\d{4}-\d\d-\d\d \d\d:\d\d:\d\d")
 # Every version prints its arguments, the API keys among them. The launcher redacts them already;
 # a unit that somebody else wrote does not.

@@ -1,4 +1,4 @@
-"""The four lines that `verify` closes with. Pure; correct also when figures are missing or differ."""
+"""The four lines that `verify` closes with; correct also if figures are missing or differ."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from typing import Any, Iterable, List, Mapping, Optional, Sequence
 
 from .expect import GB, GiB, count, gb, gib, host_pool_tokens
 from .model import PASS, Check, RankFacts, StartFacts
-
 
 
 def lines(
@@ -31,7 +30,8 @@ def _kv_line(seen: Sequence[RankFacts], expected: Sequence[str], missing: Sequen
     silent = [*missing, *(rank.rank for rank in seen if rank.kv_tokens is None)]
     if not known:
         return f"GPU KV cache: not logged by any of {len(expected)} ranks"
-    text = f"GPU KV cache: {_each([count(r.kv_tokens or 0) for r in known])} tokens × {len(known)} GPUs"
+    tokens = _each([count(rank.kv_tokens or 0) for rank in known])
+    text = f"GPU KV cache: {tokens} tokens × {len(known)} GPUs"
     sizes = [gib(rank.kv_bytes) for rank in known if rank.kv_bytes is not None]
     if sizes:
         text += f" ({_each(sizes)} per GPU)"

@@ -13,7 +13,8 @@ from .expect import GB, GiB
 
 _HEAD = re.compile(
     r"^(?:\S{1,40}\s+\|\s)?"  # a container runtime's "name-1  | "
-    r"\[(?P<stamp>\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(?:[.,]\d{1,6})?)?(?P<parts>[^\]]*)\]\s?(?P<rest>.*)$",
+    r"\[(?P<stamp>\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(?:[.,]\d{1,6})?)?"
+    r"(?P<parts>[^\]]*)\]\s?(?P<rest>.*)$",
     re.DOTALL,
 )
 _PART = re.compile(r"(?<!\S)(DP|PP|TP)(\d+)(?!\S)")
@@ -154,8 +155,8 @@ ENGINE: List[Tuple[str, Pattern[str], Reader]] = [
     _row("dist_begin", r"^Init (?:torch distributed|parallel) begin"),
     _row("dist_end", r"^Init (?:torch distributed|parallel) ends", _figures),
     _row("weights_begin", r"^Load weight begin", _figures),
-    _row("weights_end", r"^Load weight end\. Committed real weights", _figures),
     _row("weights_end", r"^Load weight end", _figures),
+    _row("kv_dtype", r"^Using KV cache dtype: (?:torch\.)?(?P<dtype>[\w.]+)"),
     _row("kv_bound", r"^(?P<label>[\w. -]*?)\s?KV Cache VA upper bound", _kv),
     _row("kv", r"^(?P<label>[\w. -]*?)\s?KV Cache is allocated", _kv),
     _row("kv_final", r"^Post-capture KV sizing: (?:draft )?KV cache allocated", _kv),
@@ -170,9 +171,7 @@ ENGINE: List[Tuple[str, Pattern[str], Reader]] = [
         r"(?P<size>[\d.]+) GB host memory",
         _host_pool,
     ),
-    _row(
-        "host_pool", r"^Allocating (?P<size>[\d.]+) GB host memory for (?P<what>.+)", _host_pool
-    ),
+    _row("host_pool", r"^Allocating (?P<size>[\d.]+) GB host memory for (?P<what>.+)", _host_pool),
     _row("ready", r"^The server is fired up and ready to roll"),
     _row("listening", r"^(?:INFO:\s+)?Uvicorn running on (?P<url>\S+)"),
     _row("app_ready", r"^(?:INFO:\s+)?Application startup complete"),
