@@ -146,7 +146,7 @@ def result_of(action: Action, event: Event) -> Result:
 
 
 def _detached(action: Action, order: Order, cause: str) -> Result:
-    hint = f"opsctl status {action.service}; the run is {order.run}"
+    hint = f"opsctl watch {action.service} (run {order.run})"
     return Result(*action.key, "detached", action.target, cause=cause, hint=hint)
 
 
@@ -162,7 +162,7 @@ def failure(action: Action, order: Order, error: OpsctlError, launched: bool) ->
     outcome: Outcome = "refused"
     hint = error.hint
     if isinstance(error, Lost) or (launched and isinstance(error, Unreachable | Silent)):
-        outcome, hint = "lost", f"opsctl status {action.service}; the run is {order.run}"
+        outcome, hint = "lost", f"opsctl watch {action.service} (run {order.run})"
     elif isinstance(error, LockHeld):
         outcome = "locked"
     elif isinstance(error, DoesNotFit):
