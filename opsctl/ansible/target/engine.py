@@ -74,9 +74,14 @@ def _demand(root: str, version: str) -> None:
         raise Refused(
             f"{root}/bin/python is missing: put the environment there, or describe engine.install"
         )
-    if found != version:
+    if not is_version(found, version):
         what = f"holds SGLang {found}" if found else "holds no SGLang"
         raise Refused(f"{root} {what}, the description asks for {version}")
+
+
+def is_version(found: Optional[str], version: str) -> bool:
+    """Exactly this version; a build's own mark (0.5.9+cu130) counts only if it is asked for."""
+    return found is not None and version in (found, found.partition("+")[0])
 
 
 def installed(root: str) -> Optional[str]:
@@ -124,7 +129,7 @@ def _build(host: Host, args: Dict[str, Any]) -> None:
             shutil.rmtree(str(folder), ignore_errors=True)
             _install(folder, args["install"])
             found = installed(str(folder))
-            if found != args["version"]:
+            if not is_version(found, args["version"]):
                 raise Refused(
                     f"the requirements install SGLang {found or '(none)'}, the description asks "
                     f"for {args['version']}"

@@ -1,0 +1,133 @@
+"""The one task of play 2: the rollout engine over all hosts of the play, run once.
+
+It speaks to hosts through opsctl's own connections, since it must follow a guard for many minutes
+and come back after a lost connection; Ansible's give no output before a command has ended.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from opsctl import rollout
+from opsctl.ansible.action import Action, told
+from opsctl.ansible.described import described
+from opsctl.errors import NothingSelected, OpsctlError
+from opsctl.remote import connect
+from opsctl.remote.target import resolve
+from opsctl.rollout.model import Key
+from opsctl.views import progress
+
+OPS = ("swap", "rollback", "restart")
+STAGED = "service_staged"  # registered by the role `service`
+
+
+class ActionModule(Action):
+    """Arguments: op ("swap" unless said; rollback, restart), reason, canary (a host)."""
+
+    _requires_connection = False
+
+    def act(self) -> dict[str, Any]:
+        op = str(self.args.get("op") or "swap")
+        if op not in OPS:
+            raise OpsctlError(f"there is no op {op}; there is: {', '.join(OPS)}")
+        names = [str(name) for name in self.task_vars["ansible_play_hosts_all"]]
+        entries = described(names, self.task_vars, self._loader)
+        services = {name: tuple(entry.services) for name, entry in entries.items()}
+        if not any(services.values()):
+            raise NothingSelected(f"no service is described for {', '.join(names)}")
+        nobody_left_out(services, self.task_vars["ansible_play_hosts"])
+        wanted = self._wanted(services) if op == "swap" else None
+        hosts = {
+            name: connect(resolve(name, entry.connection))
+            for name, entry in entries.items()
+            if services[name]
+        }
+        try:
+            said = rollout.look(hosts, {name: services[name] for name in hosts})
+            chosen = {name: services[name] for name in hosts}
+            canary = self.args.get("canary")
+            plan = rollout.make(op, chosen, said, wanted, canary=canary)  # type: ignore[arg-type]
+            return self._planned(plan) if self.check else self._done(hosts, plan)
+        finally:
+            for host in hosts.values():
+                host.close()
+
+    def _wanted(self, services: Mapping[str, tuple[str, ...]]) -> dict[Key, rollout.Wanted]:
+        """The digest of each host's releases, as this run has staged them."""
+        hostvars = self.task_vars["hostvars"]
+        return {
+            (host, service): wanted(host, service, hostvars[host].get(STAGED))
+            for host, names in services.items()
+            for service in names
+        }
+
+    def _planned(self, plan: rollout.Plan) -> dict[str, Any]:
+        for action in plan.actions:
+            self._display.display(f"{action.host} {action.service}: {action.reason}")
+        return {
+            "changed": bool(plan.changes),
+            "plan": [
+                {"host": a.host, "service": a.service, "kind": a.kind, "reason": a.reason}
+                for a in plan.actions
+            ],
+        }
+
+    def _done(self, hosts: Mapping[str, Any], plan: rollout.Plan) -> dict[str, Any]:
+        for action in plan.changes:
+            self._display.display(f"{action.host} {action.service}: {action.reason}")
+        reason = str(self.args.get("reason") or f"ansible-playbook: {plan.op}")
+        results = rollout.run(hosts, plan, reason=reason, observer=Teller(self._display.display))
+        found: dict[str, Any] = {
+            "changed": results.changed,
+            "run": results.run,
+            "hosts": by_host(results),
+        }
+        error = results.error()
+        return found | ({"failed": True, "msg": told(error)} if error else {})
+
+
+class Teller:
+    """Plain lines of a run as it goes, as `opsctl restart` tells them off a terminal."""
+
+    def __init__(self, show: Any) -> None:
+        self._show = show
+        self._pictures: dict[Key, progress.Picture] = {}
+
+    def __call__(self, host: str, service: str, event: Mapping[str, Any]) -> None:
+        before = self._pictures.get((host, service), progress.Picture(host, service))
+        after = self._pictures[host, service] = progress.advance(before, event)
+        for line in progress.tell(before, after, event):
+            self._show(line)
+
+
+def nobody_left_out(services: Mapping[str, Any], alive: Any) -> None:
+    """Ansible drops failed and unreachable hosts without a word; a rollout must not."""
+    gone = [name for name, found in services.items() if found and name not in set(map(str, alive))]
+    if gone:
+        raise OpsctlError(
+            f"nothing was restarted, since {', '.join(gone)} failed or could not be reached",
+            step="rollout",
+            hint="see the messages above; leave a host out on purpose with --limit",
+        )
+
+
+def wanted(host: str, service: str, staged: Any) -> rollout.Wanted:
+    """`changed` is left out: what had to be sent was sent by the play before, or with --check
+    told by it."""
+    found = ((staged or {}).get("services") or {}).get(service)
+    if not found:
+        raise OpsctlError(
+            f"no release of {service} was staged in this run",
+            host=host,
+            step="rollout",
+            hint="run deploy.yml from its beginning",
+        )
+    return rollout.Wanted(str(found["digest"]), found["manifest"])
+
+
+def by_host(results: rollout.Results) -> dict[str, dict[str, Any]]:
+    found: dict[str, dict[str, Any]] = {}
+    for result in results.results:
+        found.setdefault(result.host, {})[result.service] = result.as_json()
+    return found

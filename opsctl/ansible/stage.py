@@ -1,0 +1,46 @@
+"""The task of the role `service`: the releases of a host's services are put there, none is started.
+
+It takes no secret as an argument and returns none, so nothing needs `no_log`: it reads the
+description itself, and secrets travel through the connection's stdin.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from opsctl.ansible.action import Action
+from opsctl.ansible.described import described
+from opsctl.rollout.staging import Staged, stage
+
+
+class ActionModule(Action):
+    """Argument: override, the reason to stage what the forecast says does not fit."""
+
+    def act(self) -> dict[str, Any]:
+        name = str(self.task_vars["inventory_hostname"])
+        services = described([name], self.task_vars, self._loader)[name].services
+        override = str(self.args.get("override") or "")
+        staged = [
+            stage(self.host, service, what, check=self.check, override=override)
+            for service, what in services.items()
+        ]
+        return result(staged)
+
+
+def result(staged: list[Staged]) -> dict[str, Any]:
+    """The task's result; `services` is what the rollout needs to know."""
+    found: dict[str, Any] = {
+        "changed": any(one.changed for one in staged),
+        "diff": [{"prepared": one.diff} for one in staged if one.diff],
+        "services": {
+            one.service: {
+                "digest": one.digest,
+                "changed": one.changed,
+                "verdict": one.verdict,
+                "manifest": dict(one.release.manifest),
+            }
+            for one in staged
+        },
+    }
+    warnings = [f"{one.service} on {one.host}: {one.warning}" for one in staged if one.warning]
+    return found | ({"warnings": warnings} if warnings else {})
