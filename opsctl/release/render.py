@@ -113,7 +113,12 @@ def _ours(name: str, service: Service, catalogue: engine.Catalogue) -> dict[str,
         except Refused as refused:
             problems.add(
                 Problem(
-                    refused.message, service=name, key=key, value=repr(value), hint=refused.hint
+                    refused.message,
+                    service=name,
+                    key=key,
+                    value=ascii(value),
+                    allowed=refused.allowed,
+                    hint=refused.hint,
                 )
             )
     problems.raise_if_any()

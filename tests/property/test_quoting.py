@@ -103,13 +103,8 @@ def test_named_arguments_arrive_exactly(value: str) -> None:
     assert not text.startswith((";", "#")), "systemd would take it for a separator or a remark"
 
 
-@given(TEXT)
-def test_variables_arrive_exactly_or_are_refused(value: str) -> None:
-    dropped = any((c < " " and c not in "\t\n") or c == "\x7f" for c in value)
-    if dropped:
-        with pytest.raises(quoting.Unquotable):
-            quoting.environment("NAME", value)
-        return
+@given(TEXT.filter(lambda t: "\0" not in t))
+def test_variables_arrive_exactly(value: str) -> None:
     text = quoting.environment("NAME", value)
     assert "\n" not in text and text.isascii()
     assert [specifiers(w) for w in words(text, c_escapes=True)] == [f"NAME={value}"]
@@ -148,8 +143,6 @@ def test_a_description_arrives_exactly_or_is_refused(value: str) -> None:
         (quoting.argument, ["x" * (128 << 10)], "bytes long"),
         (quoting.environment, ["A", "a\0b"], "NUL"),
         (quoting.environment, ["A", "\udcff"], "surrogate"),
-        (quoting.environment, ["A", "a\rb"], "U\\+000D"),
-        (quoting.environment, ["A", "\x1b[31m"], "U\\+001B"),
         (quoting.environment, ["A-B", "x"], "name"),
         (quoting.environment, ["\u0410", "x"], "name"),
         (quoting.environment, ["", "x"], "name"),
