@@ -92,4 +92,4 @@ def _code(value: Any) -> int:
     """The exit code that the ground floor has with such a document."""
     if isinstance(value, dict) and "held" in value:
         return onhost.HELD
-    return 1 if isinstance(value, dict) and "error" in value else 0
+    return 1 if isinstance(value, dict) and isinstance(value.get("error"), dict) else 0

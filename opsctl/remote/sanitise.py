@@ -11,11 +11,12 @@ import re
 from typing import Any
 
 _LINE = 16 * 1024  # characters of one line that are shown
-# C0 without tab and newline, DEL, C1; bidi controls and marks; line and paragraph separators;
-# zero-width and invisible characters; lone surrogates; noncharacters; tags.
+# C0 without tab and newline, DEL, C1; line and paragraph separators; lone surrogates; and all
+# of Unicode's format characters (category Cf): bidi controls, zero-width and other invisible ones.
 _HARMFUL = re.compile(
-    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u00ad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f"
-    "\ufeff\ufff0-\ufffb\ud800-\udfff\U000e0000-\U000e007f]"
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u00ad\u0600-\u0605\u061c\u06dd\u070f\u0890\u0891\u08e2\u180e"
+    "\u200b-\u200f\u2028-\u202e\u2060-\u206f\ud800-\udfff\ufeff\ufff0-\ufffb\U000110bd\U000110cd"
+    "\U00013430-\U0001343f\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e007f]"
 )
 
 

@@ -117,19 +117,30 @@ def _target(name: str, options: Options) -> Target:
 
 
 def _jumps(
-    name: str, options: Options, config: tuple[str, ...], ask: ConfigOf
+    name: str, options: Options, config: tuple[str, ...], ask: ConfigOf, depth: int = 0
 ) -> tuple[Target, ...]:
     """The jumps in the order they are passed. A jump takes only -F from its target, as in OpenSSH;
     only the first one may have jumps of its own, since the others are reached through it."""
+    hops = openssh.jumps(options)
+    if depth + len(hops) > _MAX_JUMPS:
+        raise SpecError(
+            [
+                Problem(
+                    f"more than {_MAX_JUMPS} jumps: does a host jump over itself?",
+                    host=name,
+                    key="ProxyJump",
+                    value=openssh.one(options, "proxyjump"),
+                )
+            ]
+        )
     chain: list[Target] = []
-    for index, hop in enumerate(openssh.jumps(options)):
+    for index, hop in enumerate(hops):
         found = openssh.parse(ask([*config, *hop.arguments()]))
         jump = _target(hop.host, found)
-        if index == 0 and openssh.jumps(found):
-            chain = list(_jumps(hop.host, found, config, ask))
-        chain.append(jump if index == 0 and not chain else replace(jump, proxy_command=""))
-        if len(chain) > _MAX_JUMPS:
-            raise SpecError([Problem(f"more than {_MAX_JUMPS} jumps", host=name, key="ProxyJump")])
+        if index == 0:
+            chain += _jumps(hop.host, found, config, ask, depth + len(hops))
+        # Its own ProxyCommand counts only where nothing else leads to it.
+        chain.append(replace(jump, proxy_command="") if chain else jump)
     return tuple(chain)
 
 
