@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import getpass
 import os
 import shlex
-import socket
 import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -79,15 +77,6 @@ def at_terminal() -> bool:
 def typed() -> str:
     """The command as the operator typed it."""
     return shlex.join(["opsctl", *sys.argv[1:]])
-
-
-def owner() -> str:
-    """Who does this, for the lock and the audit: user@machine of the operator."""
-    try:
-        user = getpass.getuser()
-    except (KeyError, OSError):
-        user = str(os.getuid())
-    return f"{user}@{socket.gethostname()}"
 
 
 def watch_limit(change: Change) -> float | None:

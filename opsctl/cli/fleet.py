@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from opsctl.cli.frame import Settings
 from opsctl.errors import OpsctlError, Unreachable
@@ -35,43 +37,6 @@ def choose(
     )
 
 
-def collect(chosen: Selected) -> dict[str, Any]:
-    """What each host says about itself and the chosen services, health probed."""
-
-    def ask(host: Host) -> dict[str, Any]:
-        from opsctl.remote.onhost import call
-
-        services = [part for name in chosen.services_of(host.name) for part in ("--service", name)]
-        return call(host, "collect", *services, "--probe")
-
-    return each(chosen, ask)
-
-
-def each(
-    chosen: Selected, ask: Callable[[Host], T], *, timeout: float = ANSWER
-) -> dict[str, T | OpsctlError]:
-    """Ask all chosen hosts at once, each over one connection; an error stands for its host."""
-    from opsctl.remote import fanout
-
-    entries = {entry.name: entry for entry in chosen.hosts}
-
-    def work(name: str) -> T:
-        host = connect(entries[name])
-        try:
-            return ask(host)
-        finally:
-            host.close()
-
-    said: dict[str, T | OpsctlError] = {}
-    for outcome in fanout.each(chosen.names, work, timeout=timeout):
-        if outcome.error is not None:
-            outcome.error.host = outcome.error.host or outcome.name
-            said[outcome.name] = outcome.error
-        else:
-            said[outcome.name] = cast(T, outcome.value)
-    return said
-
-
 def connect(entry: BookEntry) -> Host:
     """The host; nothing is opened before the first command. Raises SpecError for what opsctl
     cannot honour in its connection variables."""
@@ -79,6 +44,71 @@ def connect(entry: BookEntry) -> Host:
     from opsctl.remote.target import resolve
 
     return remote.connect(resolve(entry.name, entry.connection))
+
+
+@dataclass(frozen=True)
+class Fleet:
+    """The chosen hosts, one connection each for the whole command."""
+
+    chosen: Selected
+    hosts: dict[str, Host | OpsctlError]
+
+    def each(
+        self,
+        ask: Callable[[Host], T],
+        *,
+        among: Sequence[str] | None = None,
+        timeout: float = ANSWER,
+    ) -> dict[str, T | OpsctlError]:
+        """Ask hosts (`among` them) at once; an error stands for its host."""
+        from opsctl.remote import fanout
+
+        def work(name: str) -> T:
+            host = self.hosts[name]
+            if isinstance(host, OpsctlError):
+                raise host
+            return ask(host)
+
+        names = self.chosen.names if among is None else among
+        return _by_name(fanout.each(names, work, timeout=timeout))
+
+    def collect(self) -> dict[str, Any]:
+        """What each host says about itself and the chosen services, health probed."""
+        from opsctl.remote.onhost import call
+
+        def ask(host: Host) -> dict[str, Any]:
+            names = self.chosen.services_of(host.name)
+            wanted = [part for name in names for part in ("--service", name)]
+            return call(host, "collect", *wanted, "--probe", timeout=ANSWER)
+
+        return self.each(ask)
+
+    def reached(self) -> dict[str, Host]:
+        return {n: host for n, host in self.hosts.items() if not isinstance(host, OpsctlError)}
+
+
+@contextmanager
+def opened(chosen: Selected) -> Iterator[Fleet]:
+    """The fleet; its connections are closed at the end, whatever happens."""
+    from opsctl.remote import fanout
+
+    entries = {entry.name: entry for entry in chosen.hosts}
+    made = fanout.each(chosen.names, lambda name: connect(entries[name]), timeout=ANSWER)
+    fleet = Fleet(chosen, _by_name(made))
+    try:
+        yield fleet
+    finally:
+        for host in fleet.reached().values():
+            host.close()
+
+
+def _by_name(outcomes: Sequence[Any]) -> dict[str, Any]:
+    said: dict[str, Any] = {}
+    for outcome in outcomes:
+        if outcome.error is not None:
+            outcome.error.host = outcome.error.host or outcome.name
+        said[outcome.name] = outcome.error or outcome.value
+    return said
 
 
 def raise_lost(said: Mapping[str, Any]) -> None:

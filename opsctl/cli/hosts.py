@@ -13,7 +13,8 @@ def hosts(settings: Settings) -> None:
     One line a host: address, driver, services, memory that is available. Changes nothing.
     """
     chosen = fleet.choose(settings, bare=True)
-    said = fleet.collect(chosen)
+    with fleet.opened(chosen) as reached:
+        said = reached.collect()
     if settings.form is Output.text:
         from opsctl.views.hosts import table
 

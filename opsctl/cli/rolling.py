@@ -1,11 +1,83 @@
-"""restart, start, rollback: show the plan, ask, and let the rollout engine do it host by host."""
+"""restart, start, stop, rollback, deploy: plan, ask, do it host by host, show how it ended."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
-from opsctl.cli.frame import Change, Settings
+from opsctl.cli import fleet
+from opsctl.cli.changing import agreed, watch_limit
+from opsctl.cli.console import data, show
+from opsctl.cli.frame import Change, Output, Settings
+from opsctl.cli.watching import watching
+from opsctl.views.plan import Step
+
+if TYPE_CHECKING:
+    from opsctl.release import Release
+    from opsctl.rollout import Plan, Results
+    from opsctl.rollout.model import Key, Op
 
 
-def roll(op: str, services: Sequence[str] | None, settings: Settings, change: Change) -> None:
-    raise NotImplementedError
+def roll(op: Op, services: Sequence[str] | None, settings: Settings, change: Change) -> None:
+    """A run that needs no description: the hosts know their own releases."""
+    from opsctl import rollout
+
+    limit = watch_limit(change)
+    chosen = fleet.choose(settings, services)
+    with fleet.opened(chosen) as reached:
+        made = rollout.make(op, chosen.by_host, reached.collect())
+        carry_out(reached, made, settings, change, limit)
+
+
+def carry_out(
+    reached: fleet.Fleet,
+    plan: Plan,
+    settings: Settings,
+    change: Change,
+    limit: float | None,
+    *,
+    releases: Mapping[Key, Release] | None = None,
+    diffs: Mapping[Key, str] | None = None,
+) -> None:
+    """Show the plan, ask, run it, show the results. Raises what Results.error() holds."""
+    from opsctl import rollout
+
+    steps = steps_of(plan, diffs or {})
+    if not agreed(steps, reached.chosen, settings, change):
+        return
+    with watching(settings) as watcher:
+        results = rollout.run(
+            reached.reached(),
+            plan,
+            reason=change.reason,
+            releases=releases,
+            observer=watcher.see,
+            limits=rollout.Limits(watch=limit),
+            detach=change.detach,
+        )
+    conclude(results, settings)
+
+
+def conclude(results: Results, settings: Settings) -> None:
+    if settings.form is Output.text:
+        from opsctl.views.results import table
+
+        show(table(results), settings)
+    else:
+        data(results.as_json(), settings.form, each="results")
+    error = results.error()
+    if error is not None:
+        raise error
+
+
+def steps_of(plan: Plan, diffs: Mapping[Key, str]) -> list[Step]:
+    return [
+        Step(
+            action.host,
+            action.service,
+            "" if action.kind == "none" else action.kind,
+            action.reason,
+            tuple(diffs.get(action.key, "").splitlines()),
+        )
+        for action in plan.actions
+    ]

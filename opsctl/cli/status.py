@@ -24,7 +24,8 @@ def status(
     judges.
     """
     chosen = fleet.choose(settings, services)
-    said = fleet.collect(chosen)
+    with fleet.opened(chosen) as reached:
+        said = reached.collect()
     if settings.form is Output.text:
         from opsctl.views.status import table
 

@@ -30,9 +30,10 @@ def verify(
     if a host cannot be reached.
     """
     chosen = fleet.choose(settings, services)
-    said = fleet.each(
-        chosen, lambda host: verified(host, chosen.services_of(host.name)), timeout=2 * LONGEST
-    )
+    with fleet.opened(chosen) as reached:
+        said = reached.each(
+            lambda host: verified(host, chosen.services_of(host.name)), timeout=2 * LONGEST
+        )
     if settings.form is Output.text:
         from opsctl.views.verify import report
 

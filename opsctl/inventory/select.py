@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 
@@ -25,20 +25,12 @@ class Selected:
     def names(self) -> tuple[str, ...]:
         return tuple(entry.name for entry, _ in self.entries)
 
-    @property
-    def services(self) -> tuple[str, ...]:
-        return tuple(dict.fromkeys(s for _, names in self.entries for s in names))
-
     def services_of(self, host: str) -> tuple[str, ...]:
-        return next(names for entry, names in self.entries if entry.name == host)
-
-    def only(self, hosts: Collection[str]) -> Selected:
-        """The same selection on fewer hosts."""
-        return Selected(tuple(e for e in self.entries if e[0].name in hosts), self.fleet_wide)
+        return self.by_host[host]
 
     @property
-    def pairs(self) -> tuple[tuple[str, str], ...]:
-        return tuple((entry.name, service) for entry, names in self.entries for service in names)
+    def by_host(self) -> dict[str, tuple[str, ...]]:
+        return {entry.name: names for entry, names in self.entries}
 
 
 def select(

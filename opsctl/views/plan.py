@@ -41,9 +41,13 @@ def drawing(steps: Sequence[Step]) -> RenderableType:
 
 
 def line(step: Step) -> str:
-    what = step.action or "no change"
-    why = f": {harmless(step.reason)}" if step.reason else ""
-    return f"{step.host} {step.service}: {what}{why}"
+    """Reasons of the rollout engine begin with what is done; the others are told after it."""
+    what, why = step.action or "no change", harmless(step.reason)
+    if why.startswith(("restart:", "no restart:", "start:")):
+        what = why
+    elif why:
+        what = f"{what}: {why}"
+    return f"{step.host} {step.service}: {what}"
 
 
 def document(steps: Sequence[Step]) -> dict[str, Any]:

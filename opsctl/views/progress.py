@@ -80,7 +80,7 @@ def tell(before: Picture, after: Picture, event: Mapping[str, Any]) -> list[str]
             lines += [f"{head}  │ {harmless(line)}" for line in check.get("evidence") or ()]
         return lines
     if kind == "note":
-        return [head + said(event)]
+        return [head + said(event), *(f"{head}  │ {harmless(x)}" for x in event.get("log") or ())]
     if kind == "result":
         return [head + outcome(event)]
     if kind == "progress":

@@ -1,0 +1,80 @@
+"""Units, spans, errors in words, control characters."""
+
+import pytest
+
+from opsctl.errors import GateFailed, OpsctlError, Problem, SpecError
+from opsctl.views import errors, figures
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (0, "0 s"),
+        (-3, "0 s"),
+        (59.4, "59 s"),
+        (60, "1 min"),
+        (200, "3 min 20 s"),
+        (3600, "1 h"),
+        (7500, "2 h 5 min"),
+        (273600, "3 d 4 h"),
+    ],
+)
+def test_spans(seconds, text):
+    assert figures.span(seconds) == text
+
+
+def test_memory_in_the_unit_that_its_tools_use():
+    assert figures.gib(84396106752) == "78.6 GiB"
+    assert figures.gb(44770000000) == "44.77 GB"
+    assert figures.gib(None) == figures.gb(None) == figures.count(None) == "–"
+    assert figures.count(159277) == "159,277"
+
+
+def test_times_are_utc():
+    assert figures.utc(1772409908) == "2026-03-02 00:05:08Z"
+    assert figures.utc(None) == figures.utc(0) == "–"
+
+
+def test_an_error_says_where_why_and_what_next():
+    error = GateFailed(
+        "kimi: failed",
+        host="h1",
+        step="gate ranks",
+        log=["RuntimeError: \x1b[31mred\x07", "second"],
+        hint="opsctl logs kimi --host h1",
+    )
+    assert errors.lines(error) == [
+        "error: h1, gate ranks: kimi: failed",
+        "  │ RuntimeError: ␛[31mred␇",
+        "  │ second",
+        "next: opsctl logs kimi --host h1",
+    ]
+
+
+def test_all_problems_of_a_description_are_told():
+    error = SpecError(
+        [
+            Problem("unknown key", file="a.yml", service="kimi", key="portt", hint="port?"),
+            Problem("is needed", host="h2", key="model"),
+        ]
+    )
+    assert errors.lines(error) == [
+        "error: file a.yml, service kimi, key portt: unknown key; port?",
+        "error: host h2, key model: is needed",
+        "2 problems found.",
+    ]
+
+
+def test_a_message_of_several_lines_keeps_them():
+    assert errors.lines(OpsctlError("two hosts\nh1: a\nh2: b")) == [
+        "error: two hosts",
+        "  h1: a",
+        "  h2: b",
+    ]
+
+
+def test_a_fault_of_ours_is_one_line():
+    text = errors.unexpected(KeyError("x\ny"))
+    assert "\n" not in text
+    assert text.startswith("error: KeyError: ")
+    assert "--debug" in text

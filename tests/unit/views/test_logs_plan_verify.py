@@ -1,0 +1,132 @@
+"""Journal lines, plans, the closing report."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from opsctl.cli.console import plain
+from opsctl.errors import Unreachable
+from opsctl.views import logs, plan, verify
+from opsctl.views.plan import Step
+
+
+def entry(text, pid=1, host="h1"):
+    return {"host": host, "time": 1772409908000000, "text": text, "pid": pid, "source": "python"}
+
+
+LINES = [
+    entry("[2026-03-01 23:45:08 TP1] Allocating 44.77 GB host memory", 11),
+    entry("Traceback (most recent call last):", 11),
+    entry("[2026-03-01 23:45:09 TP3] Allocating 44.77 GB host memory", 13),
+    entry("RuntimeError: x", 13),
+    entry("[2026-03-01 23:45:10 DP1 TP1] Load weight end.", 15),
+    entry("Started sglang-kimi.service", 0),
+]
+
+
+@pytest.mark.parametrize(
+    ("rank", "pattern", "kept"),
+    [
+        ("", "", [0, 1, 2, 3, 4, 5]),
+        ("TP1", "", [0, 1, 4]),
+        ("tp3", "", [2, 3]),
+        ("DP1 TP1", "", [4]),
+        ("TP9", "", []),
+        ("", r"Alloc\w+", [0, 2]),
+        ("TP3", "Runtime", [3]),
+    ],
+)
+def test_which_lines_are_wanted(rank, pattern, kept):
+    wanted = logs.keeper(rank, pattern)
+    assert [n for n, line in enumerate(LINES) if wanted(line)] == kept
+
+
+def test_a_bad_pattern_is_an_error_of_its_own():
+    with pytest.raises(re.error):
+        logs.keeper("", "(")
+
+
+def test_lines_for_people():
+    assert logs.as_text(LINES[0], several=False) == LINES[0]["text"]
+    assert logs.as_text(LINES[0], several=True) == "h1 " + LINES[0]["text"]
+    own = {**LINES[5], "source": ""}
+    assert logs.as_text(own, several=False) == (
+        "[2026-03-02T00:05:08Z] systemd: Started sglang-kimi.service"
+    )
+    assert logs.as_text(entry("[2026-03-01 23:45:08 TP1] a\x1b]0;pwned\x07"), several=False) == (
+        "[2026-03-01 23:45:08 TP1] a␛]0;pwned␇"
+    )
+
+
+def test_lines_for_programs():
+    assert logs.as_json(LINES[4]) == {
+        "host": "h1",
+        "time": "2026-03-02T00:05:08Z",
+        "rank": "DP1 TP1",
+        "pid": 15,
+        "source": "python",
+        "text": "[2026-03-01 23:45:10 DP1 TP1] Load weight end.",
+    }
+
+
+def test_a_plan_in_words_and_in_json():
+    steps = [
+        Step("h1", "kimi", "swap", "restart: hicache-ratio 2.0 → 4.0", ("--- a", "+x", " y")),
+        Step("h2", "kimi", "", "no restart: nothing changed"),
+        Step("h3", "kimi", "stop", "asked for"),
+        Step("h4", "kimi", "", "is not running"),
+    ]
+    assert plain(plan.drawing(steps)) == (
+        "h1 kimi: restart: hicache-ratio 2.0 → 4.0\n"
+        "  --- a\n"
+        "  +x\n"
+        "   y\n"
+        "h2 kimi: no restart: nothing changed\n"
+        "h3 kimi: stop: asked for\n"
+        "h4 kimi: no change: is not running\n"
+    )
+    assert plan.document(steps)["changes"] == 2
+    assert plan.document(steps)["steps"][0] == {
+        "host": "h1",
+        "service": "kimi",
+        "action": "swap",
+        "reason": "restart: hicache-ratio 2.0 → 4.0",
+        "diff": ["--- a", "+x", " y"],
+    }
+
+
+def test_the_report_that_closes_a_deployment():
+    reference = json.loads((Path(__file__).parent / "collect-reference.json").read_text())
+    service = reference["services"][0]
+    service["checks"] += [
+        {"id": name, "status": "pass", "detail": "good", "evidence": []}
+        for name in ("generation", "reasoning", "tools")
+    ]
+    text = plain(verify.report({"h1": reference, "h2": Unreachable("timed out")}))
+    assert text.splitlines() == [
+        "h1 kimi",
+        "✓  unit        this start is running, no restarts",
+        "✓  ranks       8 of 8 ranks as expected",
+        "✓  generation  good",
+        "✓  reasoning   good",
+        "✓  tools       good",
+        "GPU KV cache: 159,277 tokens × 8 GPUs (10.42 GiB per GPU)",
+        "Host tier: 44.77 GB × 8 = 358 GB pinned; prefix capacity 159,277 → 637,109 tokens, 4.0 ×",
+        "RAM: 370 GiB used of 449, 78 GiB available, no swap",
+        "Model: kimi-k2.5 generates; reasoning parser and tool calls work",
+        "h2: timed out",
+    ]
+
+
+def test_a_unit_of_other_hands_gets_no_invented_report():
+    reference = json.loads((Path(__file__).parent / "collect-reference.json").read_text())
+    reference["services"][0]["manifest"] = None
+    assert "not deployed by opsctl" in plain(verify.report({"h1": reference}))
+
+
+def test_a_newer_host_may_tell_more_than_we_know():
+    facts = verify.start_facts({"novelty": 1, "ready": True, "ranks": {"TP0": {"rank": "TP0", "x": 2}}})
+    assert facts.ready
+    assert facts.ranks["TP0"].rank == "TP0"
