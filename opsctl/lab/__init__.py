@@ -3,6 +3,6 @@
 `up` makes them rehearsal hosts too: the stand-in machine, model files, an inventory to deploy with.
 """
 
-from opsctl.lab.lab import drill, down, scenario, ssh, status, up
+from opsctl.lab.lab import down, drill, scenario, ssh, status, up
 
 __all__ = ["down", "drill", "scenario", "ssh", "status", "up"]

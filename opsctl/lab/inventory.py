@@ -55,7 +55,7 @@ sglang_services:
 
 
 def write(lab: Path, hosts: Sequence[str], version: str) -> Path:
-    """Write `lab`/inventory and the wheel mirror that it names; the description only if it is new."""
+    """Write `lab`/inventory and the mirror that it names; a description that is there stays."""
     folder, wheels = lab / "inventory", lab / "wheels"
     wheel.build(version, wheels)
     services = folder / "group_vars" / "kimi.yml"

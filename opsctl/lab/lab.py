@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import subprocess
 import sys
@@ -52,7 +51,7 @@ def ssh(host: str, command: Sequence[str]) -> int:
 
 
 def scenario(host: str, name: str) -> None:
-    """Make a host play another scenario from its next start on. `name`: a packaged one, or a file."""
+    """Make a host play another scenario from its next start on: a packaged one, or a file."""
     _known(host)
     known = packaged()
     path = known.get(name) or Path(name)

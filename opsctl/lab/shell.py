@@ -57,8 +57,7 @@ def run(*args: str, timeout: float = 900) -> str:
         done = subprocess.run(
             ["bash", str(SCRIPT), *args],
             stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
+            capture_output=True,
             text=True,
             timeout=timeout,
         )

@@ -141,7 +141,7 @@ def _parsed(
 
 
 def _call(body: Mapping[str, Any], prompt: str) -> dict[str, Any]:
-    """A call of the tool that was asked for (or the first), its required arguments filled by type."""
+    """A call of the tool asked for (or the first), its required arguments filled by type."""
     tools: list[Mapping[str, Any]] = [
         t["function"] for t in body["tools"] if isinstance(t, dict) and "function" in t
     ]

@@ -133,7 +133,7 @@ def new_loads(serving: Serving, gpu: Mapping[str, Any], running: int, now: float
 
 
 def auth(path: str, key: str | None, admin_key: str | None, header: str) -> bool:
-    """Whether a request may pass: probes and metrics always, the rest with the key, if one is set."""
+    """Whether a request may pass: probes and metrics always, the rest with the key that is set."""
     if path.startswith(("/health", "/ready", "/metrics")):
         return True
     wanted = (admin_key or key) if path == "/flush_cache" else key

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib.metadata
+import json
 import logging
 import os
 import signal
@@ -18,14 +19,14 @@ from typing import Any, NoReturn
 from opsctl.rehearsal import cmdline, info, process, rank, server, timeline, warmup
 from opsctl.rehearsal.answers import Serving
 from opsctl.rehearsal.ranks import Rank, ranks
-from opsctl.rehearsal.scenario import Scenario, ScenarioError, installed
+from opsctl.rehearsal.scenario import ScenarioError, installed
 
 log = logging.getLogger("sglang.launch_server")
 
 
 @dataclass(frozen=True)
 class Worker:
-    """A rank's process. It says on `ready` that it is; rank 0 logs the batches sent to `requests`."""
+    """A rank's process. It says on `ready` that it is; rank 0 logs what is sent to `requests`."""
 
     rank: Rank
     pid: int
@@ -58,7 +59,7 @@ def main(argv: Sequence[str] | None = None, version: str | None = None) -> NoRet
 
 
 def run(start: timeline.Start, plans: list[tuple[Rank, list[timeline.Step]]]) -> NoReturn:
-    scenario, flags = start.scenario, start.flags
+    scenario = start.scenario
     serving = serving_of(start)
     args = info.server_args(serving)
     log.info(info.printed(args, serving.new))
@@ -75,7 +76,8 @@ def run(start: timeline.Start, plans: list[tuple[Rank, list[timeline.Step]]]) ->
     for worker in workers:
         if not os.read(worker.ready, 1):
             log.error(
-                f"Rank {worker.rank.number} scheduler is dead. Please check if there are relevant logs."
+                f"Rank {worker.rank.number} scheduler is dead. "
+                "Please check if there are relevant logs."
             )
             kill_tree()
     serve_until_stopped(start, serving, workers, pids)
@@ -95,7 +97,7 @@ def serving_of(start: timeline.Start) -> Serving:
 
 
 def fork_rank(r: Rank, steps: list[timeline.Step], start: timeline.Start) -> Worker:
-    """A fork stands for the engine's spawn: it is a process of its own, with its own name and PID."""
+    """A fork stands for the engine's spawn: a process of its own, with its own name and PID."""
     requests, to_rank = os.pipe()
     ready, tell_ready = os.pipe()
     pid = os.fork()
@@ -233,7 +235,5 @@ def _runs(pid: int) -> bool:
 
 
 def _tell(worker: Worker, batch: dict[str, Any]) -> None:
-    import json
-
     with contextlib.suppress(OSError):
         os.write(worker.requests, json.dumps(batch).encode() + b"\n")

@@ -1,8 +1,8 @@
 """The stand-in machine of a rehearsal host: a root service that owns /proc/meminfo and the GPUs.
 
-Engine processes tell it over a socket what they hold; when a connection ends, its holding is given
-back. It rewrites one file in place (bound over /proc/meminfo: a rename would have no effect) and one
-that the stand-in nvidia-smi reads. Run as `python3 -m opsctl.rehearsal.machine` by systemd.
+Engine processes tell it over a socket what they hold; when a connection ends, its holding is
+given back. It rewrites one file in place (bound over /proc/meminfo: a rename would have no effect)
+and one that the stand-in nvidia-smi reads. Run as `python3 -m opsctl.rehearsal.machine`.
 """
 
 from __future__ import annotations
@@ -127,7 +127,7 @@ def _peer(writer: asyncio.StreamWriter) -> int:
 
 
 def _rewrite(path: Path, text: str) -> None:
-    """In place and in one write, so that a reader sees one or the other; old bytes are cut after."""
+    """In place and in one write: a reader sees one text or the other."""
     fd = os.open(path, os.O_WRONLY | os.O_CREAT, 0o644)
     try:
         data = text.encode()
@@ -161,10 +161,9 @@ async def serve() -> None:
     RUN.mkdir(mode=0o755, exist_ok=True)
     machine.write()
     bind()
-    with contextlib.suppress(FileNotFoundError):
-        os.unlink(SOCKET)
+    Path(SOCKET).unlink(missing_ok=True)
     server = await asyncio.start_unix_server(machine.client, SOCKET)
-    os.chmod(SOCKET, 0o666)
+    Path(SOCKET).chmod(0o666)
     ready()
     async with server:
         await server.serve_forever()

@@ -1,7 +1,7 @@
 """The engine's metrics that a deployer reads, under the engine's own names. Pure.
 
-A part of what the real engine exposes: counters of requests and tokens, cached tokens by tier, queue
-and KV gauges. The stand-in has no cache, so its tier counters stay at zero.
+A part of what the real engine exposes: counters of requests and tokens, cached tokens by tier,
+queue and KV gauges. The stand-in has no cache, so its tier counters stay at zero.
 """
 
 from __future__ import annotations

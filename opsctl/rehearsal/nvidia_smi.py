@@ -1,8 +1,9 @@
 """The stand-in nvidia-smi: the table, and the queries that people and tools make of it.
 
-Reads what the host's stand-in machine wrote. Says that it is a rehearsal in `--version` and below the
-table, where no parser looks.
+Reads what the host's stand-in machine wrote. Says that it is a rehearsal in `--version` and below
+the table, where no parser looks.
 """
+# ruff: noqa: E501  (the table's own width)
 
 from __future__ import annotations
 

@@ -7,6 +7,7 @@ import logging
 import os
 import signal
 import sys
+from pathlib import Path
 
 PR_SET_PDEATHSIG, PR_SET_NAME = 1, 15
 
@@ -18,8 +19,7 @@ def rename(title: str) -> None:
     """
     libc = ctypes.CDLL(None)
     libc.prctl(PR_SET_NAME, title.encode()[:15], 0, 0, 0)
-    with open("/proc/self/stat") as stat:
-        fields = stat.read().rpartition(")")[2].split()
+    fields = Path("/proc/self/stat").read_text().rpartition(")")[2].split()
     start, end = int(fields[45]), int(fields[46])  # arg_start, arg_end (48th and 49th of proc(5))
     if end > start:
         data = title.encode()[: end - start - 1]

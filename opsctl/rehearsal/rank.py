@@ -96,8 +96,9 @@ def serve(requests: int, new_wording: bool) -> NoReturn:
 
 def batch_line(batch: dict[str, Any], new_wording: bool) -> str:
     head = (
-        f"Prefill batch, #new-seq: 1, #new-token: {batch['new']}, #cached-token: {batch['cached']}, "
-        f"token usage: {batch['usage']:.2f}, #running-req: {batch['running']}, #queue-req: 0, "
+        f"Prefill batch, #new-seq: 1, #new-token: {batch['new']}, "
+        f"#cached-token: {batch['cached']}, token usage: {batch['usage']:.2f}, "
+        f"#running-req: {batch['running']}, #queue-req: 0, "
     )
     if new_wording:
         return f"{head}#pending-token: 0, cpu graph: False, input throughput (token/s): 0.00"

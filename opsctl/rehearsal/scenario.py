@@ -75,7 +75,7 @@ class Scenario:
     def _only(
         self, table: str, entries: tuple[Mapping[str, Any], ...], flags: Mapping[str, Any]
     ) -> Mapping[str, Any]:
-        """The one entry whose `when` fits. Raises ScenarioError with what was asked and what is known."""
+        """The one entry whose `when` fits. Raises ScenarioError: what was asked, what is known."""
         found = [e for e in entries if matches(e.get("when", {}), flags)]
         if len(found) == 1:
             return found[0]
@@ -91,7 +91,7 @@ class Scenario:
 
 
 def matches(when: Mapping[str, Any], flags: Mapping[str, Any]) -> bool:
-    """True if every flag named in `when` has that value; a flag that was not given counts as false."""
+    """True if every flag named in `when` has that value; one that was not given is false."""
     return all(flags.get(name, False) == value for name, value in when.items())
 
 
@@ -130,7 +130,7 @@ def parse(tree: Mapping[str, Any], where: str) -> Scenario:
 
 
 def read(path: Path) -> Scenario:
-    """Read a file; `base = "NAME"` takes everything that it does not say from scenarios/NAME.toml."""
+    """Read a file; with `base = "NAME"`, what it does not say is as scenarios/NAME.toml says."""
     try:
         tree = tomllib.loads(path.read_text())
         base = tree.pop("base", None)

@@ -144,7 +144,7 @@ class Handler(BaseHTTPRequestHandler):
     # -- generating
 
     def _generate(self, body: Mapping[str, Any], make: Callable[[], answers.Reply]) -> str:
-        """Take the time that the answer needs; hangs where the engine would. Returns the request's id."""
+        """Take the time that the answer needs; hang where the engine would. The request's id."""
         answer = make()
         rid = self.state.begin(answer.prompt_tokens)
         try:
@@ -236,7 +236,8 @@ class Handler(BaseHTTPRequestHandler):
                 state.tell({"new": 1, "cached": 0, "usage": 0.0, "running": 0})
                 return self._send(b"", 200, "")
         log.error(
-            "Health check failed. Server couldn't get a response from detokenizer for last 20 seconds."
+            "Health check failed. Server couldn't get a response from detokenizer for last "
+            "20 seconds."
         )
         state.status = UNHEALTHY
         return self._send(b"", 503, "")
@@ -274,8 +275,8 @@ class Handler(BaseHTTPRequestHandler):
     def flush(self, _: dict[str, Any]) -> None:
         log.info("Cache flushed successfully!")
         self._send(
-            b"Cache flushed.\nPlease check backend logs for more details. (When there are running or "
-            b"waiting requests, the operation will not be performed.)\n",
+            b"Cache flushed.\nPlease check backend logs for more details. (When there are running "
+            b"or waiting requests, the operation will not be performed.)\n",
             200,
             "text/plain; charset=utf-8",
         )

@@ -11,7 +11,7 @@ from opsctl.rehearsal.server import State
 
 
 def run(host: str, port: int, state: State, wait: float) -> None:
-    """Ask for the model, then for an answer: a chat with a picture if the model sees, else plain text."""
+    """Ask for the model, then for an answer: about a picture if the model sees, else plain text."""
     address = "127.0.0.1" if host in ("0.0.0.0", "::", "") else host
     headers = {"Content-Type": "application/json"}
     if state.serving.flags.get("api-key"):

@@ -1,7 +1,7 @@
 """Builds the wheel that stands in for SGLang: a real wheel named sglang, version 0.5.9+rehearsal.
 
-It holds the stand-in, its scenarios and the catalogue, so that a host installs it from a wheel mirror
-with pip and hashes exactly as it would install the engine. The same sources give the same bytes.
+It holds the stand-in, its scenarios and the catalogue, so that a host installs it from a wheel
+mirror with pip and hashes as it would install the engine. The same sources give the same bytes.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def sources(version: str) -> Iterator[tuple[str, bytes]]:
 
 
 def build(version: str, folder: Path) -> Wheel:
-    """Write the wheel for an engine version, and requirements-VERSION.txt with its hash, into `folder`."""
+    """Write the wheel for an engine version, and requirements-VERSION.txt with its hash."""
     full = f"{version}+{LOCAL}"
     info = f"sglang-{full}.dist-info"
     files = dict(sources(version))
