@@ -1,0 +1,125 @@
+"""The kinds of values in a description: how they are written, and what is refused, in words.
+
+Each `Kind` in an annotation is the name that the generated reference shows for it.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from dataclasses import dataclass
+from typing import Annotated
+
+from pydantic import AfterValidator, BeforeValidator, ByteSize, Field
+
+# The service's name becomes a unit, a folder and a link.
+SERVICE_NAME = re.compile(r"[a-z0-9]([a-z0-9._-]{0,46}[a-z0-9])?")
+
+_SPAN = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|min|m|h)?")
+_UNIT = {"ms": 0.001, "s": 1.0, "min": 60.0, "m": 60.0, "h": 3600.0, None: 1.0}
+_SIZE = re.compile(r"\d+(\.\d+)?\s*([kmgtpe]i?)?b?", re.IGNORECASE)
+_ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_SECRET_ENV = re.compile(r"(^|_)(TOKEN|SECRET|PASSWORD|PASSWD|API_?KEY|(ACCESS|SECRET)_KEY)$")
+_HOST_NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]{0,252}[A-Za-z0-9])?")
+_USER = re.compile(r"[a-z_][a-z0-9_-]{0,31}")
+_VERSION = re.compile(r"[0-9][0-9A-Za-z.+]{0,40}")
+
+
+@dataclass(frozen=True)
+class Kind:
+    text: str
+
+
+def seconds(value: object) -> float:
+    """A span of time in seconds, from a number or from text such as "90s", "15min", "2h"."""
+    if isinstance(value, bool) or not isinstance(value, int | float | str):
+        raise ValueError("a span of time is a number of seconds, or text such as 90s, 15min, 2h")
+    if not isinstance(value, str):
+        return float(value)
+    match = _SPAN.fullmatch(value.strip())
+    if match is None:
+        raise ValueError("a span of time is a number of seconds, or text such as 90s, 15min, 2h")
+    return float(match[1]) * _UNIT[match[2]]
+
+
+def _size(value: object) -> object:
+    """Only shapes that pydantic reads as it should: it takes "1e3" and a bare true, too."""
+    whole = isinstance(value, int) and not isinstance(value, bool) and value >= 0
+    if whole or (isinstance(value, str) and _SIZE.fullmatch(value.strip())):
+        return value
+    raise ValueError("a size is a number of bytes, or text such as 32GiB (2^30) or 40GB (10^9)")
+
+
+def folder(value: str) -> str:
+    """An absolute path on the host, as the unit will name it."""
+    if not value.startswith("/"):
+        raise ValueError("must be an absolute path on the host")
+    if ".." in value.split("/"):
+        raise ValueError("must not hold ..")
+    return value
+
+
+def _root(value: str) -> str:
+    if ":" in value:
+        raise ValueError("stands on PATH, so it cannot hold a :")
+    return folder(value).rstrip("/") or "/"
+
+
+def _version(value: str) -> str:
+    if not _VERSION.fullmatch(value):
+        raise ValueError("must be an exact version, for example 0.5.9")
+    return value
+
+
+def _address(value: str) -> str:
+    try:
+        ipaddress.ip_address(value)
+    except ValueError:
+        if not _HOST_NAME.fullmatch(value):
+            raise ValueError("must be an IP address or a host name") from None
+    return value
+
+
+def _user(value: str) -> str:
+    if not _USER.fullmatch(value):
+        raise ValueError("is not a user name: a to z, 0 to 9, _ and -, at most 32")
+    if value == "root":
+        raise ValueError("must be a system user of its own, not root")
+    return value
+
+
+def env_name(value: str) -> str:
+    if not _ENV_NAME.fullmatch(value):
+        raise ValueError("is not a name of a variable: letters, digits and _")
+    return value
+
+
+def public_env_name(value: str) -> str:
+    """A name whose value may stand in the unit, which every user of the host can read."""
+    if _SECRET_ENV.search(env_name(value).upper()):
+        raise ValueError("reads like a secret; write it in secrets.env, so that it stays out of "
+                         "the unit")  # fmt: skip
+    return value
+
+
+def gpus(value: tuple[int, ...]) -> tuple[int, ...]:
+    if not value:
+        raise ValueError("must name at least one GPU; leave it out for all")
+    if any(index < 0 for index in value):
+        raise ValueError("counts GPUs from 0")
+    if len(set(value)) < len(value):
+        raise ValueError("names a GPU twice")
+    return value
+
+
+_SPANS = Kind("time: seconds, 90s, 15min, 2h")
+Seconds = Annotated[float, BeforeValidator(seconds), Field(ge=0), _SPANS]
+Size = Annotated[ByteSize, BeforeValidator(_size), Kind("size: bytes, 32GiB (2^30), 40GB (10^9)")]
+Folder = Annotated[str, AfterValidator(folder), Kind("absolute path on the host")]
+Root = Annotated[str, AfterValidator(_root), Kind("absolute path on the host")]
+Version = Annotated[str, AfterValidator(_version), Kind("version")]
+Address = Annotated[str, AfterValidator(_address), Kind("IP address or host name")]
+User = Annotated[str, AfterValidator(_user), Kind("user name")]
+Gpus = Annotated[tuple[int, ...], AfterValidator(gpus), Kind("list of numbers from 0")]
+EnvName = Annotated[str, AfterValidator(public_env_name)]
+SecretEnvName = Annotated[str, AfterValidator(env_name)]
