@@ -24,8 +24,8 @@ MOST_ERRORS = 8
 LONGEST_TEXT = 600
 
 RANK_KINDS = {
-    "dist_begin", "dist_end", "weights_begin", "weights_end", "kv_dtype", "kv_bound", "kv", "kv_final",
-    "pools_end", "graph_begin", "graph_end", "limits", "host_auto", "host_pool",
+    "dist_begin", "dist_end", "weights_begin", "weights_end", "kv_dtype", "kv_bound", "kv",
+    "kv_final", "pools_end", "graph_begin", "graph_end", "limits", "host_auto", "host_pool",
 }  # fmt: skip
 PHASES = ("start", "dist", "weights", "kv", "graphs", "draft", "hostpool", "ready")
 _PHASE = {
