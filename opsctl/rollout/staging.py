@@ -66,7 +66,8 @@ def prepare(
     """The release for this host, the manifest that runs there now, and a warning. Sends nothing."""
     bare = render(name, service)  # a bad description is refused before the host is asked anything
     standing = _standing(host, name)
-    expect = forecast.expectation(service, facts_of(host, name, service))
+    facts = facts_of(host, name, service)
+    expect = forecast.expectation(bare.manifest, facts, service.memory.calibration)
     expect = settled(expect, standing, bare)
     release = bare if expect is None else render(name, service, expect=expect)
     problem = unfit(release.manifest)
@@ -108,17 +109,14 @@ def settled(
 ) -> Mapping[str, Any] | None:
     """The expectation to write: the standing one, where it says the same of the same release.
 
-    What is free on a host differs from minute to minute; without this a second deployment of the
-    same description would always find something to change.
+    What is free on a host differs from minute to minute, and a recorded start sharpens the
+    figures; without this a second deployment of the same description would always find something
+    to change.
     """
-    old = (standing or {}).get("expect")
+    old: Mapping[str, Any] | None = (standing or {}).get("expect")
     if new is None or not old or (standing or {}).get("digest") != release.digest:
         return new
-    volatile = ("available_after",)
-    same = {k: v for k, v in old.items() if k not in volatile} == {
-        k: v for k, v in new.items() if k not in volatile
-    }
-    return old if same else new
+    return old if forecast.still_holds(old, new) else new
 
 
 def unfit(manifest: Mapping[str, Any]) -> str:
