@@ -79,6 +79,7 @@ Outcome = Literal[
     "unreachable",  # nothing was touched: the host could not be asked
     "lost",  # a guard is at work there, but nobody could watch it to its end
     "detached",  # the operator stopped watching; the guard goes on
+    "interrupted",  # by the operator, before anything was touched
     "skipped",  # an earlier host was not confirmed, so this one was not touched
 ]
 GOOD: frozenset[str] = frozenset({"unchanged", "staged", "confirmed", "stopped"})
@@ -121,6 +122,7 @@ _ERRORS: tuple[tuple[Outcome, type[OpsctlError]], ...] = (
     ("failed", GateFailed),
     ("rolled_back", RolledBack),
     ("detached", Interrupted),
+    ("interrupted", Interrupted),
     ("lost", Unreachable),
     ("unfit", DoesNotFit),
     ("locked", LockHeld),
@@ -174,6 +176,7 @@ _WORDS: Mapping[str, str] = {
     "failed": "failed, and nothing was restored",
     "rolled_back": "a gate failed; the last confirmed release was restored and serves",
     "detached": "no longer watched; the host finishes or restores by itself",
+    "interrupted": "interrupted before anything was touched",
     "lost": "lost from sight; the host finishes or restores by itself",
     "unfit": "does not fit",
     "locked": "is locked",

@@ -68,10 +68,7 @@ def _next(
         return Result(*action.key, "unchanged", action.running, cause=action.reason)
     if not all(result.good for result in before):
         return Result(*action.key, "skipped", action.running)
-    try:
-        return steps.act(hosts[action.host], action, order, release)
-    except KeyboardInterrupt:
-        return steps.detached(action, order)
+    return steps.act(hosts[action.host], action, order, release)
 
 
 def resume(
@@ -105,12 +102,10 @@ def resume(
         limits=limits or Limits(),
         clock=clock or Clock(),
     )
-    results = []
+    results: list[Result] = []
     for action in found:
-        try:
-            results.append(steps.watch(hosts[action.host], action, order))
-        except KeyboardInterrupt:
-            results.append(steps.detached(action, order))
+        results.append(steps.watch(hosts[action.host], action, order))
+        if results[-1].outcome == "detached":
             break
     return Results(run_name, "swap", tuple(results))
 

@@ -32,7 +32,7 @@ class Order:
 
 
 def act(host: Host, action: Action, order: Order, release: Release | None = None) -> Result:
-    """Do it and tell how it ended. Only KeyboardInterrupt escapes."""
+    """Do it and tell how it ended. Ctrl-C ends the watching, never the guard."""
     launched = False
     try:
         lock(host, action.service, order)
@@ -65,6 +65,11 @@ def act(host: Host, action: Action, order: Order, release: Release | None = None
         return result_of(action, event)
     except OpsctlError as error:
         return failure(action, order, error, launched)
+    except KeyboardInterrupt:
+        if launched:
+            return detached(action, order)
+        unlock(host, action.service, order.run)
+        return Result(*action.key, "interrupted", action.running)
 
 
 def watch(host: Host, action: Action, order: Order) -> Result:
@@ -82,6 +87,8 @@ def watch(host: Host, action: Action, order: Order) -> Result:
         return result_of(action, event)
     except OpsctlError as error:
         return failure(action, order, error, launched=True)
+    except KeyboardInterrupt:
+        return detached(action, order)
 
 
 def lock(host: Host, service: str, order: Order) -> None:

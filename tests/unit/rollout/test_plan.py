@@ -1,0 +1,144 @@
+"""What would be done, from what hosts say: a table."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from opsctl.errors import LockHeld, NothingSelected, OpsctlError, Unreachable
+from opsctl.rollout.model import Wanted
+from opsctl.rollout.order import ordered
+from opsctl.rollout.plan import decide, make
+
+OLD, NEW = "a" * 64, "b" * 64
+
+
+def manifest(digest: str, **flags: Any) -> dict[str, Any]:
+    return {
+        "digest": digest,
+        "engine": {"version": "0.5.9", "root": "/opt/sglang/0.5.9"},
+        "model": {"path": "/srv/m", "served_name": "m", "draft_path": None},
+        "address": {"host": "127.0.0.1", "port": 30000},
+        "flags": flags,
+        "env": {},
+        "secrets": {},
+        "gpus": None,
+        "user": "sglang",
+        "gates": {"soak": 30.0},
+        "memory": {"min_available": 1, "swap": "forbid"},
+        "timing": {"drain": 60.0, "stall": 900.0, "cap": 5400.0},
+        "expect": None,
+    }
+
+
+def state(
+    name: str = "kimi",
+    running: str | None = OLD,
+    confirmed: str | None = OLD,
+    previous: str | None = None,
+    active: str = "active",
+    **more: Any,
+) -> dict[str, Any]:
+    release = {"running": running, "confirmed": confirmed, "previous": previous, "pending": None}
+    return {"service": name, "state": active, "release": release, **more}
+
+
+RATIO_2, RATIO_4 = manifest(OLD, **{"hicache-ratio": 2.0}), manifest(NEW, **{"hicache-ratio": 4.0})
+SOAK = manifest(OLD, **{"hicache-ratio": 2.0}) | {"gates": {"soak": 60.0}}
+ABSENT = state(running=None, confirmed=None, active="absent")
+
+
+@pytest.mark.parametrize(
+    ("op", "now", "wanted", "kind", "reason"),
+    [
+        ("swap", state(manifest=RATIO_2), Wanted(NEW, RATIO_4), "swap",
+         "restart: hicache-ratio 2.0 → 4.0"),
+        ("swap", state(), Wanted(NEW), "swap", "restart: release aaaaaaaaaaaa → bbbbbbbbbbbb"),
+        ("swap", state(manifest=RATIO_2), Wanted(OLD, RATIO_2, False), "none",
+         "no restart: nothing changed"),
+        ("swap", state(manifest=RATIO_2), Wanted(OLD, SOAK, True), "stage",
+         "no restart: gates soak 30.0 → 60.0"),
+        ("swap", state(confirmed=None), Wanted(OLD), "swap",
+         "restart: this release runs, but its gates never passed"),
+        ("swap", state(active="failed"), Wanted(OLD), "swap", "start: the unit is failed"),
+        ("swap", ABSENT, Wanted(NEW), "swap", "start: the first release on this host"),
+        ("swap", state(running="0", confirmed=None), Wanted(NEW), "swap",
+         "restart: takes over the unit that stood here before opsctl"),
+        ("restart", state(), None, "restart", "restart: asked for"),
+        ("start", state(), None, "none", "is running"),
+        ("start", state(active="inactive"), None, "start", "start: the unit is inactive"),
+        ("stop", state(), None, "stop", "asked for"),
+        ("stop", state(active="activating"), None, "stop", "asked for"),
+        ("stop", state(active="inactive"), None, "none", "is not running"),
+        ("stop", ABSENT, None, "none", "is not running"),
+        ("rollback", state(previous=NEW), None, "rollback",
+         "restart: back to release bbbbbbbbbbbb"),
+        ("rollback", state(previous="0"), None, "rollback",
+         "restart: back to what stood there before opsctl"),
+        ("rollback", state(), Wanted("0"), "rollback",
+         "restart: back to what stood there before opsctl"),
+        ("restore", state(running=NEW), None, "restore", "restart: back to release aaaaaaaaaaaa"),
+        ("restore", state(), None, "none", "no restart: it runs already"),
+    ],
+)  # fmt: skip
+def test_decisions(op: Any, now: Any, wanted: Wanted | None, kind: str, reason: str) -> None:
+    action = decide(op, "h1", "kimi", now, wanted)
+    assert (action.kind, action.reason) == (kind, reason)
+
+
+@pytest.mark.parametrize(
+    ("op", "now", "words"),
+    [
+        ("restart", ABSENT, "kimi is not deployed here"),
+        ("start", ABSENT, "kimi is not deployed here"),
+        ("rollback", state(), "no earlier release of kimi"),
+        ("restore", state(confirmed=None), "no confirmed release of kimi"),
+        ("swap", state(), "no release of kimi is staged"),
+    ],
+)
+def test_what_cannot_be_done(op: Any, now: Any, words: str) -> None:
+    with pytest.raises(OpsctlError, match=words):
+        decide(op, "h1", "kimi", now, None)
+
+
+def said(*states: dict[str, Any]) -> dict[str, Any]:
+    return {"services": list(states)}
+
+
+def test_the_canary_first_then_as_the_inventory_says() -> None:
+    services = {name: ["kimi"] for name in ("h1", "h2", "h3")}
+    plan = make("restart", services, dict.fromkeys(services, said(state())), canary="h2")
+    assert [action.host for action in plan.actions] == ["h2", "h1", "h3"]
+    with pytest.raises(NothingSelected, match="canary h9"):
+        ordered(["h1"], "h9")
+
+
+def test_an_empty_selection_is_an_error() -> None:
+    with pytest.raises(NothingSelected):
+        make("restart", {"h1": []}, {"h1": said()})
+
+
+def test_a_silent_host_stops_it_before_anything_is_touched() -> None:
+    answers = {"h1": said(state()), "h2": Unreachable("no answer", host="h2", step="connect")}
+    with pytest.raises(Unreachable, match=r"nothing was touched.*h2: no answer") as caught:
+        make("restart", {"h1": ["kimi"], "h2": ["kimi"]}, answers)
+    assert caught.value.host == "h2"
+    with pytest.raises(OpsctlError, match="h2"):
+        make("restart", {"h1": ["kimi"], "h2": ["kimi"]}, {"h1": said(state())})
+
+
+def test_a_run_in_flight_anywhere_stops_it() -> None:
+    busy = state(
+        run={"run": "r7", "active": True, "phase": "gates"},
+        lock={"owner": "eve@ctl", "reason": "raise ratio", "run": "r7"},
+    )
+    answers = {"h1": said(state()), "h2": said(busy)}
+    with pytest.raises(LockHeld, match="r7, phase gates, of eve@ctl: raise ratio") as caught:
+        make("restart", {"h1": ["kimi"], "h2": ["kimi"]}, answers)
+    assert caught.value.exit_code == 7
+
+
+def test_a_run_that_is_over_stops_nothing() -> None:
+    over = state(run={"run": "r7", "active": False, "phase": "confirm"}, lock={"owner": "eve"})
+    assert make("restart", {"h1": ["kimi"]}, {"h1": said(over)}).changes
