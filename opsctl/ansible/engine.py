@@ -8,7 +8,7 @@ from typing import Any
 
 from opsctl.ansible.action import Action, outcome
 from opsctl.ansible.described import described
-from opsctl.errors import Problem, SpecError
+from opsctl.errors import OpsctlError, Problem, SpecError
 
 
 class ActionModule(Action):
@@ -53,16 +53,22 @@ class ActionModule(Action):
         if not wheels:
             return
         target = str(PurePosixPath(root).parent / ".wheels")
-        self.host.run(["mkdir", "-p", target])
+        self._must("mkdir", "-p", target)
         folder = self._make_tmp_path()
         try:
             for number, wheel in enumerate(wheels, start=1):
                 self._display.display(f"  wheel {number} of {len(wheels)}: {wheel.name}")
                 sent = self._connection._shell.join_path(folder, wheel.name)
                 self._connection.put_file(str(wheel), sent)
-                self.host.run(["mv", "-f", sent, target])
+                self._must("mv", "-f", sent, target)
         finally:
             self._remove_tmp_path(folder)
+
+    def _must(self, *argv: str) -> None:
+        answer = self.host.run(argv)
+        if answer.rc != 0:
+            message = f"{' '.join(argv)}: {answer.err.strip()}"
+            raise OpsctlError(message, host=self.host.name, step="send wheels")
 
 
 def asked(environment: dict[str, Any], python: str, sent: bool) -> dict[str, Any] | None:

@@ -24,6 +24,7 @@ class Host:
     """Collects what changed. With `check` nothing is written."""
 
     def __init__(self, check: bool) -> None:
+        os.umask(0o022)  # engines run as another user: a strict umask of root's would lock them out
         self.check = check
         self.diff: List[Dict[str, str]] = []
 

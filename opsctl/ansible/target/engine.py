@@ -114,16 +114,21 @@ def _folder(args: Dict[str, Any]) -> Path:
     return root.parent / ".builds" / f"{root.name}-{args['install']['digest'][:12]}"
 
 
+def _wheels(args: Dict[str, Any]) -> Path:
+    """Where the controller's wheels are sent to; gone again when the environment stands."""
+    return Path(args["root"]).parent / ".wheels"
+
+
 def _missing(args: Dict[str, Any]) -> List[str]:
     """Wheels that must still be sent: not there, or of another size."""
-    folder = Path(args["root"]).parent / ".wheels"
+    folder = _wheels(args)
     found = {p.name: p.stat().st_size for p in folder.glob("*")} if folder.is_dir() else {}
     return sorted(n for n, size in args["wheels_wanted"].items() if found.get(n) != size)
 
 
 def _build(host: Host, args: Dict[str, Any]) -> None:
     folder = _folder(args)
-    host.folder(str(folder.parent), 0o755)
+    folder.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
     with flock(folder.parent / ".lock", patience=5.0):
         if read_json(folder / STAMP) is None:
             shutil.rmtree(str(folder), ignore_errors=True)
@@ -137,6 +142,8 @@ def _build(host: Host, args: Dict[str, Any]) -> None:
             write_json(folder / STAMP, {"digest": args["install"]["digest"], "version": found})
         before, want = _built(args["root"]), _described(args["version"], args["install"]["digest"])
         link(Path(args["root"]), f".builds/{folder.name}")
+        if args["wheels_wanted"]:
+            shutil.rmtree(str(_wheels(args)), ignore_errors=True)
     host.changed(args["root"], before, want)
 
 
