@@ -227,7 +227,7 @@ EXCEPTION = Cause(
     "exception",
     60,
     "the engine raised an exception",
-    re.compile(r"^(?:[\w.]+\.)?\w*(?:Error|Exception|Interrupt|Exit|Warning)\b(?::|$)"),
+    re.compile(r"^(?:[\w.]+\.)?\w*(?:Error|Exception)(?::|$)"),
 )
 _NOISE = re.compile(
     r"Ignore import error|UserWarning|FutureWarning|DeprecationWarning|libnuma\.so"
@@ -243,4 +243,4 @@ def classify(text: str) -> Optional[Cause]:
     for cause in CAUSES:
         if cause.pattern.search(text):
             return cause
-    return None
+    return EXCEPTION if EXCEPTION.pattern.match(text) else None

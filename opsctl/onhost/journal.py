@@ -16,7 +16,7 @@ from __future__ import annotations
 import re
 from typing import Any, Dict, Iterable, Iterator, List, Tuple
 
-from .causes import EXCEPTION, FATAL, Cause, classify
+from .causes import FATAL, Cause, classify
 from .model import Event, RankFacts, Record, StartFacts
 from .wording import BARS, ENGINE, SYSTEMD, Line, parse_prefix, read
 
@@ -131,8 +131,6 @@ class Reading:
             return []
         else:
             cause = classify(text)
-            if cause is None and EXCEPTION.pattern.match(text):
-                cause = EXCEPTION
         if cause is None:
             return []
         rank = self._tracebacks[record.pid]

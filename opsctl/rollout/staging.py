@@ -67,8 +67,8 @@ def prepare(
     bare = render(name, service)  # a bad description is refused before the host is asked anything
     standing = _standing(host, name)
     facts = facts_of(host, name, service)
-    expect = forecast.expectation(bare.manifest, facts, service.memory.calibration)
-    expect = settled(expect, standing, bare)
+    found = forecast.expectation(bare.manifest, facts, service.memory.calibration)
+    expect = settled(found, standing, bare)
     release = bare if expect is None else render(name, service, expect=expect)
     problem = unfit(release.manifest)
     if problem and not override:
