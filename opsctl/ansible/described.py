@@ -7,8 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from opsctl.ansible.reading import read_hosts
+from opsctl.engine.ranks import ranks
 from opsctl.inventory.model import HostEntry
 from opsctl.inventory.reader import parse
+from opsctl.release.facts import draft_of, root_of
 from opsctl.spec.models import Service
 
 
@@ -30,20 +32,16 @@ def needs(services: Mapping[str, Service], folder: Path) -> dict[str, Any]:
         "services": list(services),
         "users": sorted({service.user for service in services.values()}),
         "environments": list(
-            {root(s): _environment(s, folder) for s in services.values()}.values()
+            {root_of(s): _environment(s, folder) for s in services.values()}.values()
         ),
         "folders": _model_folders(services),
         "gpus": [_gpus(name, service) for name, service in services.items()],
     }
 
 
-def root(service: Service) -> str:
-    return service.engine.root or f"/opt/sglang/{service.engine.version}"
-
-
 def _environment(service: Service, folder: Path) -> dict[str, Any]:
     install = service.engine.install
-    found: dict[str, Any] = {"version": service.engine.version, "root": root(service)}
+    found: dict[str, Any] = {"version": service.engine.version, "root": root_of(service)}
     if install is None:
         return found | {"install": None}
     mirror = install.mirror and str(folder / Path(install.mirror).expanduser())
@@ -61,23 +59,18 @@ def _model_folders(services: Mapping[str, Service]) -> list[dict[str, Any]]:
             "size": int(size) if size is not None else None,
             "what": f"service {name}: model",
         }
-        draft = service.flags.get("speculative-draft-model-path")
-        if draft and str(draft) != service.model.path:
+        draft = draft_of(service.flags)
+        if draft:
             what = f"service {name}: draft model"
-            found.setdefault(str(draft), {"path": str(draft), "size": None, "what": what})
+            found.setdefault(draft, {"path": draft, "size": None, "what": what})
     return list(found.values())
 
 
 def _gpus(name: str, service: Service) -> dict[str, Any]:
-    flags = service.flags
-    count = 1
-    for flag in ("tp-size", "pp-size"):
-        count *= int(flags.get(flag) or 1)
-    count //= max(1, int(flags.get("nnodes") or 1))
     return {
         "service": name,
         "version": service.engine.version,
-        "device": str(flags.get("device") or "cuda"),
+        "device": str(service.flags.get("device") or "cuda"),
         "gpus": list(service.gpus) if service.gpus is not None else None,
-        "count": max(1, count),
+        "count": len(ranks(service.flags)),
     }

@@ -1,0 +1,129 @@
+"""What the roles must see to, out of descriptions; and how the rollout's task judges its play."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from opsctl.ansible.described import needs
+from opsctl.ansible.engine import asked, local_wheels
+from opsctl.ansible.rollout import Teller, by_host, nobody_left_out, wanted
+from opsctl.ansible.stage import result as staged_result
+from opsctl.ansible.verify import result as verified_result
+from opsctl.errors import NothingSelected, OpsctlError, SpecError
+from opsctl.rollout import Result, Results
+from opsctl.spec import load
+
+
+def services(**changes: Any) -> dict[str, Any]:
+    kimi = {
+        "model": {"path": "/srv/models/Kimi-K2.5", "size": "547GB"},
+        "engine": {"version": "0.5.9"},
+        "flags": {"tp-size": 8, "speculative-draft-model-path": "/srv/models/eagle3"},
+        "secrets": {"api-key": "CANARY-3"},
+    }
+    document = {"hosts": {"h1": {"sglang_services": {"kimi": kimi | changes}}}}
+    return load(document, "h1")
+
+
+def test_needs_of_the_reference_deployment() -> None:
+    found = needs(services(), Path("/inv"))
+    assert found["services"] == ["kimi"]
+    assert found["users"] == ["sglang"]
+    assert found["environments"] == [
+        {"version": "0.5.9", "root": "/opt/sglang/0.5.9", "install": None}
+    ]
+    assert [(f["path"], f["size"]) for f in found["folders"]] == [
+        ("/srv/models/Kimi-K2.5", 547_000_000_000),
+        ("/srv/models/eagle3", None),
+    ]
+    assert found["gpus"] == [
+        {"service": "kimi", "version": "0.5.9", "device": "cuda", "gpus": None, "count": 8}
+    ]
+    assert "CANARY" not in json.dumps(found)
+
+
+def test_paths_of_the_controller_start_at_the_inventory_and_an_index_is_not_told() -> None:
+    install = {"requirements": "r.txt", "mirror": "/abs/wheels", "index": "https://u:CANARY@i/"}
+    found = needs(services(engine={"version": "0.5.9", "install": install}), Path("/inv"))
+    assert found["environments"][0]["install"] == {
+        "requirements": "/inv/r.txt",
+        "mirror": "/abs/wheels",
+    }
+    assert "CANARY" not in json.dumps(found)
+
+
+def test_a_missing_requirements_file_is_named(tmp_path: Path) -> None:
+    install = {"requirements": str(tmp_path / "r.txt"), "mirror": None}
+    with pytest.raises(SpecError, match=r"engine\.install\.requirements.*No such file"):
+        asked({"root": "/opt/sglang/0.5.9", "install": install}, "python3", False)
+
+
+def test_a_mirror_on_the_host_is_used_where_it_is(tmp_path: Path) -> None:
+    (tmp_path / "r.txt").write_text("sglang==0.5.9 --hash=sha256:00\n")
+    install = {"requirements": str(tmp_path / "r.txt"), "mirror": "/srv/wheels"}
+    environment = {"root": "/opt/sglang/0.5.9", "install": install}
+    there = asked(environment, "python3", bool(local_wheels(install)))
+    assert there is not None and there["wheels"] == "/srv/wheels"
+    (tmp_path / "a-1-py3-none-any.whl").touch()
+    here = asked(environment, "python3", bool(local_wheels({"mirror": str(tmp_path)})))
+    assert here is not None and here["wheels"] == "/opt/sglang/.wheels"
+
+
+def test_a_host_that_dropped_out_stops_the_rollout() -> None:
+    nobody_left_out({"h1": ("kimi",), "h2": ("kimi",), "bastion": ()}, ["h1", "h2"])
+    with pytest.raises(OpsctlError, match="nothing was restarted, since h2 failed"):
+        nobody_left_out({"h1": ("kimi",), "h2": ("kimi",)}, ["h1"])
+
+
+def test_each_host_brings_its_own_digest() -> None:
+    staged = {"services": {"kimi": {"digest": "d1", "manifest": {"service": "kimi"}}}}
+    assert wanted("h1", "kimi", staged).digest == "d1"
+    for nothing in (None, {}, {"services": {"other": {}}}):
+        with pytest.raises(OpsctlError, match="no release of kimi was staged in this run"):
+            wanted("h1", "kimi", nothing)
+
+
+def test_results_are_told_by_host() -> None:
+    results = Results("r1", "swap", (Result("h1", "kimi", "confirmed", "d1", 61.0),))
+    assert by_host(results)["h1"]["kimi"]["outcome"] == "confirmed"
+
+
+def test_progress_is_told_once() -> None:
+    said: list[str] = []
+    teller = Teller(said.append)
+    for ranks in ({"TP0": "weights"}, {"TP0": "weights"}, {"TP0": "kv"}):
+        teller("h1", "kimi", {"event": "progress", "time": 1.0, "ranks": ranks})
+    teller("h1", "kimi", {"event": "phase", "time": 2.0, "phase": "gates"})
+    assert said == ["h1 kimi: 1 rank: weights 1", "h1 kimi: 1 rank: kv 1", "h1 kimi: gates"]
+
+
+def staged(**changes: Any) -> Any:
+    release = SimpleNamespace(manifest={"service": "kimi"})
+    base = {"service": "kimi", "host": "h1", "digest": "d1", "changed": True, "diff": "+ a"}
+    base |= {"verdict": "restart: x", "warning": "", "release": release}
+    return SimpleNamespace(**base | changes)
+
+
+def test_staging_is_changed_only_if_a_service_is() -> None:
+    found = staged_result([staged(), staged(service="b", changed=False, diff="")])
+    assert found["changed"] and found["diff"] == [{"prepared": "+ a"}]
+    assert not staged_result([staged(changed=False, diff="")])["changed"]
+    warned = staged_result([staged(warning="too little memory; overridden: drill")])
+    assert warned["warnings"] == ["kimi on h1: too little memory; overridden: drill"]
+
+
+def check(status: str) -> dict[str, Any]:
+    return {"id": "memory", "status": status, "detail": "78 GiB", "evidence": []}
+
+
+def test_only_a_failed_gate_fails_verify_but_none_at_all_is_an_error() -> None:
+    assert "failed" not in verified_result("h1", {"kimi": [check("pass"), check("inconclusive")]})
+    failed = verified_result("h1", {"kimi": [check("fail")]})
+    assert failed["failed"] and failed["msg"] == "kimi on h1: memory: 78 GiB"
+    with pytest.raises(NothingSelected):
+        verified_result("h1", {"kimi": []})
