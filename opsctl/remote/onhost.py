@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import closing
 from functools import cache
@@ -78,22 +79,36 @@ def document(host: str, verb: str, answer: Answer) -> dict[str, Any]:
             raise _failed(host, verb, answer) from None
         raise
     if answer.rc == HELD and isinstance(value.get("held"), dict):
-        raise held(host, value["held"])
+        raise Held(host, value["held"])
     _raise_error(host, verb, value)
     if answer.rc != 0:
         raise _failed(host, verb, answer)
     return value
 
 
-def held(host: str, lock: Mapping[str, Any]) -> LockHeld:
-    """The error for a lock that another run holds (the contents of lock.json)."""
-    owner, reason, run = (str(lock.get(key) or "unknown") for key in ("owner", "reason", "run"))
-    return LockHeld(
-        f"locked by {owner} since {lock.get('since', 'unknown')} (run {run}): {reason}",
-        host=host,
-        step="lock",
-        hint="look with `opsctl status`; wait, or ask the owner",
-    )
+class Held(LockHeld):
+    """The lock that another run holds: lock.json with "state" and "hint"."""
+
+    def __init__(self, host: str, lock: Mapping[str, Any]) -> None:
+        owner, reason, run = (str(lock.get(key) or "unknown") for key in ("owner", "reason", "run"))
+        super().__init__(
+            f"locked by {owner} since {_utc(lock.get('since'))} (run {run}): {reason}",
+            host=host,
+            step="lock",
+            hint=str(lock.get("hint") or "look with `opsctl status`; wait, or ask the owner"),
+        )
+        self.lock = dict(lock)
+
+    @property
+    def over(self) -> bool:
+        """Whether its run has ended, so that nobody needs it any more."""
+        return self.lock.get("state") == "over"
+
+
+def _utc(since: object) -> str:
+    if not isinstance(since, int | float) or since <= 0:
+        return "unknown"
+    return time.strftime("%Y-%m-%d %H:%M:%SZ", time.gmtime(since))
 
 
 def _raise_error(host: str, verb: str, value: Mapping[str, Any]) -> None:

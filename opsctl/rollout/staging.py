@@ -11,16 +11,14 @@ from typing import Any
 
 from opsctl import forecast
 from opsctl.errors import DoesNotFit
+from opsctl.forecast.fit import NOT
 from opsctl.release.bundle import bundle
 from opsctl.release.diff import verdict
-from opsctl.release.facts import draft_of
 from opsctl.release.model import Release
 from opsctl.release.render import render
 from opsctl.remote import onhost
 from opsctl.remote.host import Host
 from opsctl.spec.models import Service
-
-_GIB = 1 << 30
 
 
 @dataclass(frozen=True)
@@ -66,26 +64,29 @@ def prepare(
     """The release for this host, the manifest that runs there now, and a warning. Sends nothing."""
     bare = render(name, service)  # a bad description is refused before the host is asked anything
     standing = _standing(host, name)
-    facts = facts_of(host, name, service)
-    found = forecast.expectation(bare.manifest, facts, service.memory.calibration)
-    expect = settled(found, standing, bare)
-    release = bare if expect is None else render(name, service, expect=expect)
-    problem = unfit(release.manifest)
+    facts = facts_of(host, name, bare.manifest)
+    found = forecast.forecast(bare.manifest, facts, service.memory.calibration)
+    problem = unfit(found)
     if problem and not override:
         raise DoesNotFit(
             problem,
             host=host.name,
             step=name,
             hint="lower hicache-ratio or mem-fraction-static, or override it with a reason",
+            log=found.lines,
         )
-    warning = f"{problem}; overridden: {override}" if problem else ""
-    return release, standing, warning
+    expect = settled(found.expect, standing, bare)
+    release = bare if expect is None else render(name, service, expect=expect)
+    return release, standing, f"{problem}; overridden: {override}" if problem else ""
 
 
-def facts_of(host: Host, name: str, service: Service) -> dict[str, Any]:
-    draft = draft_of(service.flags)
-    arguments = ["--model", service.model.path, *(["--draft", draft] if draft else [])]
-    return onhost.call(host, "facts", *arguments, "--service", name, timeout=120)
+def facts_of(host: Host, name: str, manifest: Mapping[str, Any]) -> dict[str, Any]:
+    """What the forecast must know of the host and of the model's files there."""
+    model = manifest["model"]
+    draft = ["--draft", model["draft_path"]] if model["draft_path"] else []
+    return onhost.call(
+        host, "facts", "--model", model["path"], *draft, "--service", name, timeout=120
+    )
 
 
 def send(host: Host, release: Release, *, check: bool = False) -> dict[str, Any]:
@@ -107,25 +108,16 @@ def _standing(host: Host, name: str) -> Mapping[str, Any] | None:
 def settled(
     new: Mapping[str, Any] | None, standing: Mapping[str, Any] | None, release: Release
 ) -> Mapping[str, Any] | None:
-    """The expectation to write: the standing one, where it says the same of the same release.
-
-    What is free on a host differs from minute to minute, and a recorded start sharpens the
-    figures; without this a second deployment of the same description would always find something
-    to change.
-    """
-    old: Mapping[str, Any] | None = (standing or {}).get("expect")
-    if new is None or not old or (standing or {}).get("digest") != release.digest:
+    """The expectation to write: the standing one, as long as it says nothing wrong of the same
+    release; else a second deployment of the same description would always find a change."""
+    if standing is None or standing.get("digest") != release.digest:
         return new
+    old: Mapping[str, Any] | None = standing.get("expect")
     return old if forecast.still_holds(old, new) else new
 
 
-def unfit(manifest: Mapping[str, Any]) -> str:
-    """Why the release does not fit its host; "" if it does, or if nothing is known. Bytes → GiB."""
-    left = (manifest.get("expect") or {}).get("available_after")
-    need = (manifest.get("memory") or {}).get("min_available")
-    if left is None or need is None or left >= need:
+def unfit(found: forecast.Forecast) -> str:
+    """Why the release does not fit its host; "" if it does, or if nothing is known."""
+    if found.fit is None or found.fit.verdict != NOT:
         return ""
-    return (
-        f"the forecast leaves {left / _GIB:.1f} GiB of host memory available, and "
-        f"{need / _GIB:.1f} GiB are demanded (memory.min_available)"
-    )
+    return f"the forecast says that it does not fit: {'; '.join(found.fit.reasons)}"

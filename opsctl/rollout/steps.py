@@ -12,7 +12,16 @@ from opsctl.remote import onhost
 from opsctl.remote.host import Host, Silent
 from opsctl.rollout import staging
 from opsctl.rollout.model import Action, Outcome, Result
-from opsctl.rollout.watch import Clock, Event, Limits, Lost, Observer, WatchedEnough, to_result
+from opsctl.rollout.watch import (
+    Clock,
+    Event,
+    Limits,
+    Lost,
+    Observer,
+    WatchedEnough,
+    patiently,
+    to_result,
+)
 
 STOP_MARGIN = 300.0  # s beyond the drain that `stop` may take: systemd's own limits come first
 
@@ -44,7 +53,7 @@ def act(host: Host, action: Action, order: Order, release: Release | None = None
             if action.kind == "stop":
                 return _stop(host, action, order)
             launched = True  # from here on a guard may be at work, even if its answer is lost
-            onhost.call(host, "launch", action.service, stdin=run_json(action, order), timeout=60)
+            patiently(lambda: launch(host, action, order), order.limits, order.clock)
             if order.detach:
                 return _detached(action, order, "started, and not watched")
             event = to_result(
@@ -92,8 +101,15 @@ def watch(host: Host, action: Action, order: Order) -> Result:
 
 
 def lock(host: Host, service: str, order: Order) -> None:
+    """Take the lock; one that was left behind by a run that is over is taken away first."""
     arguments = ("--owner", order.owner, "--reason", order.reason, "--run", order.run)
-    onhost.call(host, "lock", service, *arguments, timeout=60)
+    try:
+        onhost.call(host, "lock", service, *arguments, timeout=60)
+    except onhost.Held as held:
+        if not held.over:
+            raise
+        onhost.call(host, "unlock", service, "--run", str(held.lock["run"]), timeout=60)
+        onhost.call(host, "lock", service, *arguments, timeout=60)
 
 
 def unlock(host: Host, service: str, run: str) -> None:
@@ -102,6 +118,11 @@ def unlock(host: Host, service: str, run: str) -> None:
         onhost.call(host, "unlock", service, "--run", run, timeout=60)
     except OpsctlError:
         return
+
+
+def launch(host: Host, action: Action, order: Order) -> None:
+    """Asking twice for the same run starts it once."""
+    onhost.call(host, "launch", action.service, stdin=run_json(action, order), timeout=60)
 
 
 def run_json(action: Action, order: Order) -> dict[str, Any]:

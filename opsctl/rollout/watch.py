@@ -6,12 +6,13 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import closing
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from opsctl.errors import OpsctlError, Unreachable
 from opsctl.remote import onhost
 from opsctl.remote.host import Host, Silent
 
+T = TypeVar("T")
 Event = Mapping[str, Any]
 Observer = Callable[[str, str, Event], None]
 """(host, service, event) for whoever shows runs."""
@@ -93,6 +94,22 @@ def to_result(
             raise Lost(
                 f"out of reach for {limits.lost:g} s: {error.message}", host=host.name, step="watch"
             )
+        clock.sleep(pause)
+        pause = min(2 * pause, limits.retry_last)
+
+
+def patiently(work: Callable[[], T], limits: Limits, clock: Clock) -> T:
+    """`work` that does no harm when done twice, again and again until the host answers it.
+
+    Raises the last Unreachable or Silent after `limits.lost` seconds, any other error at once.
+    """
+    began, pause = clock.now(), limits.retry_first
+    while True:
+        try:
+            return work()
+        except (Unreachable, Silent):
+            if clock.now() - began > limits.lost:
+                raise
         clock.sleep(pause)
         pause = min(2 * pause, limits.retry_last)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from opsctl.errors import LockHeld, OpsctlError
+from opsctl.errors import OpsctlError
 from opsctl.remote import onhost
 from opsctl.remote.fake import FakeHost
 from opsctl.remote.host import Answer
@@ -27,7 +27,7 @@ def test_a_document() -> None:
         ),
         (
             Answer(7, '{"held": {"owner": "eve@ctl", "reason": "raise ratio", "run": "r1"}}'),
-            LockHeld,
+            onhost.Held,
             "locked by eve@ctl .*run r1.*raise ratio",
         ),
         (Answer(127, "", "sh: 1: python3: not found\n"), onhost.NoPython, "python3: not found"),

@@ -192,10 +192,28 @@ def test_a_host_that_stays_away_is_given_up_with_words() -> None:
     assert "unlock" not in verbs(hosts["h1"])  # its guard is at work under this lock
 
 
-def test_an_answer_of_launch_that_got_lost_may_have_been_a_launch() -> None:
+def test_an_answer_of_launch_that_got_lost_is_asked_for_again() -> None:
+    answers: list[Any] = [Unreachable("the connection was lost", host="h1"), {"launched": False}]
+    host = Guarded("h1", verbs={"launch": lambda call: answers.pop(0)})
+    assert outcomes(done(fleet(host), plan("h1"))) == ["confirmed"]
+    first, second = host.said("launch")
+    assert first.stdin == second.stdin
+
+
+def test_a_launch_that_stays_without_an_answer_may_have_been_one() -> None:
     lost = Unreachable("the connection was lost", host="h1")
-    results = done(fleet(Guarded("h1", verbs={"launch": lost})), plan("h1"))
-    assert outcomes(results) == ["lost"]
+    host = Guarded("h1", verbs={"launch": lost})
+    assert outcomes(done(fleet(host), plan("h1"))) == ["lost"]
+    assert "unlock" not in verbs(host)
+
+
+def test_the_lock_of_a_run_that_is_over_is_taken_away() -> None:
+    held = {"owner": "eve@ctl", "run": "r1", "since": 1764441000.0, "state": "over"}
+    answers: list[Any] = [{"held": held}, {}]
+    host = Guarded("h1", verbs={"lock": lambda call: answers.pop(0)})
+    assert outcomes(done(fleet(host), plan("h1"))) == ["confirmed"]
+    assert verbs(host) == ["lock", "unlock", "lock", "launch", "follow", "unlock"]
+    assert host.said("unlock")[0].args == ("kimi", "--run", "r1")
 
 
 def test_a_launch_that_is_refused_gives_the_lock_back() -> None:

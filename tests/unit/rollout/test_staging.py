@@ -1,0 +1,144 @@
+"""Staging as the CLI and Ansible do it, with the real renderer and the real forecast."""
+
+from __future__ import annotations
+
+import base64
+import json
+from typing import Any
+
+import pytest
+
+from opsctl.errors import DoesNotFit, SpecError
+from opsctl.remote.fake import Call, FakeHost
+from opsctl.rollout import stage
+from opsctl.spec.models import Service
+
+GIB = 1 << 30
+# The reference deployment's geometry: (512 + 64) × 61 layers × 2 bytes = 70,272 bytes a token.
+CONFIG = json.dumps(
+    {
+        "architectures": ["DeepseekV3ForCausalLM"],
+        "kv_lora_rank": 512,
+        "qk_rope_head_dim": 64,
+        "qk_nope_head_dim": 128,
+        "v_head_dim": 128,
+        "num_hidden_layers": 61,
+        "num_attention_heads": 64,
+        "num_key_value_heads": 64,
+        "hidden_size": 7168,
+        "torch_dtype": "bfloat16",
+        "model_type": "deepseek_v3",
+    }
+)
+
+
+def service(ratio: float = 4.0, **more: Any) -> Service:
+    return Service.model_validate(
+        {
+            "model": {"path": "/srv/models/m", "served_name": "m"},
+            "engine": {"version": "0.5.9"},
+            "flags": {
+                "tp-size": 8,
+                "mem-fraction-static": 0.88,
+                "enable-hierarchical-cache": True,
+                "hicache-ratio": ratio,
+            },
+            "memory": {"min_available": "32GiB", "calibration": {"kv_tokens": 159277}},
+            **more,
+        }
+    )
+
+
+class Machine(FakeHost):
+    """449 GiB; `available` as it is with nothing running."""
+
+    def __init__(self, available: int = 449 * GIB) -> None:
+        super().__init__("h1")
+        self.staged: dict[str, Any] | None = None
+        self.available = available
+        self.verbs = {
+            "collect": lambda call: {"services": [self.state()]},
+            "facts": lambda call: {
+                "config": CONFIG,
+                "draft_config": None,
+                "memory": {"total": 449 * GIB, "available": self.available},
+                "gpus": [{"name": "NVIDIA RTX PRO 6000 Blackwell Server Edition"}] * 8,
+                "starts": [],
+                "running": None,
+            },
+            "stage": self._stage,
+        }
+
+    def state(self) -> dict[str, Any]:
+        return {"service": "kimi", "state": "active", "manifest": self.staged}
+
+    def _stage(self, call: Call) -> dict[str, Any]:
+        files = {f["path"]: base64.b64decode(f["b64"]) for f in call.json["files"]}
+        manifest = json.loads(files["release.json"])
+        changed = manifest != self.staged
+        if "--check" not in call.args:
+            self.staged = manifest
+        return {"changed": changed, "diff": "", "digest": manifest["digest"], "restart": changed}
+
+
+def test_the_expectation_travels_in_the_release() -> None:
+    host = Machine()
+    staged = stage(host, "kimi", service())
+    assert staged.changed
+    assert staged.verdict == "restart: first release"
+    assert host.staged is not None
+    pool = host.staged["expect"]["host_pools"][0]
+    assert host.staged["expect"]["kv"]["tokens"] == 159277
+    assert pool["bytes"] == 637109 * 70272  # 44.77 GB, as the reference deployment logged
+    facts = host.said("facts")[0].args
+    assert facts == ("--model", "/srv/models/m", "--service", "kimi")
+
+
+def test_a_second_staging_changes_nothing_though_memory_has_moved() -> None:
+    host = Machine()
+    stage(host, "kimi", service())
+    host.available -= GIB
+    again = stage(host, "kimi", service())
+    assert (again.changed, again.verdict) == (
+        False,
+        "no restart: nothing but comments or order differs",
+    )
+
+
+def test_another_ratio_says_why_it_restarts() -> None:
+    host = Machine()
+    stage(host, "kimi", service(2.0))
+    assert stage(host, "kimi", service(4.0)).verdict == "restart: hicache-ratio 2.0 → 4.0"
+
+
+def test_check_sends_but_writes_nothing() -> None:
+    host = Machine()
+    assert stage(host, "kimi", service(), check=True).changed
+    assert host.staged is None
+
+
+def test_what_does_not_fit_is_refused_before_anything_is_sent() -> None:
+    host = Machine(available=380 * GIB)
+    with pytest.raises(DoesNotFit, match=r"does not fit.*32\.0 GiB demanded") as caught:
+        stage(host, "kimi", service())
+    assert (caught.value.exit_code, caught.value.host) == (8, "h1")
+    assert host.said("stage") == []
+    staged = stage(host, "kimi", service(), override="trying the limit with the owner")
+    assert "does not fit" in staged.warning
+    assert "trying the limit with the owner" in staged.warning
+
+
+def test_a_bad_description_is_refused_before_the_host_is_asked() -> None:
+    host = Machine()
+    with pytest.raises(SpecError, match="hicache-ratio"):
+        stage(host, "kimi", service(flags={"hicache-ration": 4.0}))
+    assert host.calls == []
+
+
+def test_a_secret_is_sent_through_stdin_only() -> None:
+    host = Machine()
+    staged = stage(host, "kimi", service(secrets={"api-key": "canary-k3y-0123456789"}))
+    assert "canary" not in repr(staged)
+    assert all("canary" not in word for call in host.calls for word in call.args)
+    sent = {f["path"]: base64.b64decode(f["b64"]) for f in host.said("stage")[0].json["files"]}
+    assert b"canary-k3y-0123456789" in sent["secrets/api-key"]
