@@ -1,7 +1,7 @@
 """What one rank does and logs in one start, as a list of steps. Pure: no clock, no I/O.
 
-The order is the engine's. 0.5.9 brings the target up whole before the draft model, 0.5.23 loads both
-before it sizes the KV pools; the host pool comes last. The figures are the scenario's, as text.
+The order is the engine's. 0.5.9 brings the target up whole before the draft model, 0.5.23 loads
+both before it sizes the KV pools; the host pool comes last. The figures are the scenario's text.
 """
 
 from __future__ import annotations

@@ -95,7 +95,7 @@ class Words:
 
     def host_pool(self, gb: str, tokens: int) -> str:
         if self.new:
-            return f"Allocating KV hierarchical KV host pool: {tokens} tokens, {gb} GB host memory."
+            return f"Allocating kv hierarchical KV host pool: {tokens} tokens, {gb} GB host memory."
         return f"Allocating {gb} GB host memory for hierarchical KV cache."
 
     def tree_cache(self) -> str:
