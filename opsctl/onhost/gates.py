@@ -15,6 +15,7 @@ from .model import FAIL, INCONCLUSIVE, PASS, Check, StartFacts
 from .probes import TOOL, Answer
 from .rankgate import ranks
 from .records import harmless
+from .wording import parse_prefix
 
 ORDER = ("unit", "ranks", "health", "generation", "reasoning", "tools", "memory", "soak")
 
@@ -66,7 +67,7 @@ def crashed(facts: StartFacts, show: Mapping[str, str]) -> Optional[Check]:
     evidence = list(facts.errors)
     if result == "oom-kill" and not any("oom-kill" in line for line in evidence):
         evidence.append("Result=oom-kill")
-    cause = classify(evidence[0]) if evidence else None
+    cause = classify(parse_prefix(evidence[0]).rest) if evidence else None
     how = facts.exit or (f"unit {state}, result {result}" if over else "")
     ended = f" ({how})" if how else ""
     if evidence:

@@ -118,20 +118,17 @@ def split(text: str) -> List[str]:
     kept: List[str] = []
     bar = ""
     for part in re.split(r"[\r\n]+", text[:LONGEST]):
-        cuts = [match.start() for match in _PREFIX.finditer(part)]
-        if "\r" not in text or (cuts and cuts[0] == 0):
+        cut = _PREFIX.search(part) if "\r" in text else None
+        head, line = (part[: cut.start()], part[cut.start() :]) if cut else (part, "")
+        if "\r" not in text:
             kept.append(harmless(part))
-            continue
-        head = part[: cuts[0]] if cuts else part
-        if head.strip():
+        elif head.strip():
             bar = harmless(head)
-        if cuts:
-            kept += [bar] if bar else []
+        if line:
+            kept += [bar, harmless(line)]
             bar = ""
-            kept.append(harmless(part[cuts[0] :]))
-    if bar:
-        kept.append(bar)
-    return [line for line in kept if line.strip()] or ([""] if not text else [])
+    kept.append(bar)
+    return [line for line in kept if line.strip()] or ([] if text else [""])
 
 
 def harmless(text: str) -> str:
