@@ -40,7 +40,7 @@ def render(
     _check_names(name, service)
     typed, arguments, ranks = _command(name, service)
     found = secrets.values(service.secrets)
-    if problems := secrets.check(found, name, service.env):
+    if problems := secrets.check(found, name):
         raise SpecError(problems)
 
     def unit(digest_text: str) -> str:

@@ -27,15 +27,13 @@ def files(found: Mapping[str, str]) -> dict[str, File]:
     return {f"{SECRETS}{name}": File(0o600, value.encode()) for name, value in found.items()}
 
 
-def check(found: Mapping[str, str], service: str, env: Iterable[str]) -> list[Problem]:
+def check(found: Mapping[str, str], service: str) -> list[Problem]:
     """All that is wrong with the secrets. No message holds a value."""
     problems = []
     for name, value in found.items():
         key = f"secrets.{name}"
         if why := _why_refused(name, value):
             problems.append(Problem(why, service=service, key=key))
-        if name.removeprefix("env.") in env and name not in _KEYS:
-            problems.append(Problem("is set in env and in secrets.env", service=service, key=key))
     return problems
 
 
