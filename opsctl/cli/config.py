@@ -1,7 +1,100 @@
-"""`opsctl config show|validate`."""
+"""`opsctl config show|validate`: descriptions as they count, and all that is wrong with them."""
 
 from __future__ import annotations
 
+import json
+import sys
+from typing import TYPE_CHECKING, Annotated, Any
+
 import typer
 
-app = typer.Typer(help="Show and check descriptions.", no_args_is_help=True, rich_markup_mode=None)
+from opsctl.cli.console import data, show, talk
+from opsctl.cli.frame import Output, Settings, framed
+from opsctl.errors import SpecError
+
+if TYPE_CHECKING:
+    from opsctl.inventory import Selected
+
+app = typer.Typer(
+    help="Show and check descriptions.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+@app.command("show")
+@framed
+def show_config(
+    settings: Settings,
+    services: Annotated[
+        list[str] | None, typer.Argument(metavar="SERVICE", help="All, if none is named.")
+    ] = None,
+    origin: Annotated[
+        bool, typer.Option("--origin", help="With the file and line of each value.")
+    ] = False,
+) -> None:
+    """Show descriptions as they count.
+
+    Templates, groups and overrides resolved, defaults added, flags by their canonical names,
+    secrets masked. Touches no host.
+    """
+    from opsctl import spec
+
+    raw, chosen = _read(settings, services)
+    rows = [
+        value
+        for entry, names in chosen.entries
+        for value in spec.show(raw, entry.name)
+        if value.service in names
+    ]
+    if settings.form is not Output.text:
+        data({"schema_version": 1, "values": [vars_of(row) for row in rows]}, settings.form,
+             each="values")  # fmt: skip
+        return
+    from opsctl.views.config import table
+
+    show(table(rows, origin=origin), settings)
+
+
+@app.command("validate")
+@framed
+def validate(settings: Settings) -> None:
+    """Check descriptions; touches no host.
+
+    Tells every problem of every host, with file, service, key, value and what is allowed. Ends
+    with 2 if there is any.
+    """
+    from opsctl import spec
+
+    raw, chosen = _read(settings, None)
+    problems = spec.validate(raw, chosen.names)
+    notes = spec.notes(raw, chosen.names)
+    if settings.form is not Output.text:
+        found = [{**vars_of(p), "grave": p in problems} for p in (*problems, *notes)]
+        data({"schema_version": 1, "ok": not problems, "problems": found}, settings.form,
+             each="problems")  # fmt: skip
+    for note in notes:
+        talk(f"note: {note}")
+    if problems:
+        raise SpecError(problems)
+    if settings.form is Output.text:
+        count = sum(len(names) for _, names in chosen.entries)
+        sys.stdout.write(f"{count} services on {len(chosen.names)} hosts are right\n")
+
+
+def _read(settings: Settings, services: list[str] | None) -> tuple[dict[str, Any], Selected]:
+    from opsctl import inventory
+
+    path = inventory.find(settings.inventory)
+    raw = inventory.document(path)
+    book = inventory.book_of(path, raw)
+    return raw, inventory.select(book, services or (), settings.hosts)
+
+
+def vars_of(value: Any) -> dict[str, Any]:
+    """A dataclass as JSON-ready values; whatever JSON does not know becomes its text."""
+    from dataclasses import asdict
+
+    plain: dict[str, Any] = json.loads(json.dumps(asdict(value), default=str))
+    return plain

@@ -83,6 +83,11 @@ class Fleet:
 
         return self.each(ask)
 
+    def close(self) -> None:
+        """Ends every connection, and with it what still runs over it, from any thread."""
+        for host in self.reached().values():
+            host.close()
+
     def reached(self) -> dict[str, Host]:
         return {n: host for n, host in self.hosts.items() if not isinstance(host, OpsctlError)}
 
@@ -98,8 +103,7 @@ def opened(chosen: Selected) -> Iterator[Fleet]:
     try:
         yield fleet
     finally:
-        for host in fleet.reached().values():
-            host.close()
+        fleet.close()
 
 
 def _by_name(outcomes: Sequence[Any]) -> dict[str, Any]:

@@ -5,17 +5,16 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Annotated, Any
+from contextlib import closing
+from functools import partial
+from typing import Annotated, Any
 
 import typer
 
 from opsctl.cli import fleet
 from opsctl.cli.console import serialized, talk
 from opsctl.cli.frame import Output, Settings
-from opsctl.errors import OpsctlError
-
-if TYPE_CHECKING:
-    from opsctl.inventory import BookEntry
+from opsctl.errors import OpsctlError, Refused
 
 # A healthy service may say nothing for days; only keepalives tell whether the host is there.
 QUIET = 7 * 86400.0
@@ -48,67 +47,66 @@ def logs(
 
     Control characters are made harmless. Ctrl-C ends it, here and on the host.
     """
-    from opsctl.views.logs import keeper
-
-    try:
-        wanted = keeper(rank or "", grep or "")
-    except re.error as error:
-        raise typer.BadParameter(f"--grep {grep}: {error}") from None
+    wanted = _keeper(rank or "", grep or "")
     limit = (host,) if host else settings.hosts
     chosen = fleet.choose(settings, [service], limit=limit)
     # A filter must see everything, or `-n 5 --rank TP3` finds five lines of other ranks.
     asked = 0 if rank or grep else lines
-    arguments = ["--lines", str(asked), *(["--all-starts"] if all_starts else [])]
-    if follow:
-        _follow(chosen.hosts, service, ["--follow", *arguments], wanted, settings)
-        return
-    shown = 0
-    for entry in chosen.hosts:
-        found = [e for e in _read(entry, service, arguments) if wanted(e)][-lines:]
-        shown += len(found)
-        for line in found:
-            _write(line, settings, several=len(chosen.hosts) > 1)
+    arguments = [service, "--lines", str(asked), *(["--all-starts"] if all_starts else [])]
+    several = len(chosen.names) > 1
+    with fleet.opened(chosen) as reached:
+        if follow:
+            _follow(reached, [*arguments, "--follow"], wanted, settings, several)
+            return
+        shown = 0
+        for name in chosen.names:
+            found = [e for e in _read(reached, name, arguments) if wanted(e)][-lines:]
+            shown += len(found)
+            for line in found:
+                _write(line, settings, several=several)
     if not shown:
         talk(f"no line of {service} in this start" + (" matches" if rank or grep else ""))
 
 
-def _read(entry: BookEntry, service: str, arguments: list[str]) -> Iterator[Entry]:
-    """Records of one host, each with the host's name; its connection ends with the iterator."""
+def _keeper(rank: str, pattern: str) -> Wanted:
+    from opsctl.views.logs import keeper
+
+    try:
+        return keeper(rank, pattern)
+    except re.error as error:
+        raise Refused(f"--grep {pattern} is no regular expression: {error}") from None
+
+
+def _read(reached: fleet.Fleet, name: str, arguments: list[str]) -> Iterator[Entry]:
+    """Records of one host, each with the host's name; the remote process ends with the iterator."""
     from opsctl.remote.onhost import follow
 
-    host = fleet.connect(entry)
-    try:
-        records = follow(host, "logs", service, *arguments, idle=QUIET)
-        try:
-            for record in records:
-                yield {"host": entry.name, **record}
-        finally:
-            close = getattr(records, "close", None)
-            if close:
-                close()
-    finally:
-        host.close()
+    host = reached.hosts[name]
+    if isinstance(host, OpsctlError):
+        raise host
+    with closing(follow(host, "logs", *arguments, idle=QUIET)) as records:  # type: ignore[type-var]
+        for record in records:
+            yield {"host": name, **record}
 
 
 def _follow(
-    entries: tuple[BookEntry, ...],
-    service: str,
+    reached: fleet.Fleet,
     arguments: list[str],
     wanted: Wanted,
     settings: Settings,
+    several: bool,
 ) -> None:
     """All hosts' lines as they come, until Ctrl-C, which here is the ordinary end."""
     from opsctl.cli.streams import merged
 
-    several = len(entries) > 1
-    sources = {e.name: (lambda e=e: _read(e, service, arguments)) for e in entries}
+    sources = {name: partial(_read, reached, name, arguments) for name in reached.chosen.names}
     try:
-        with merged(sources) as lines:
+        with merged(sources, stop=reached.close) as lines:
             for _, line in lines:
                 if isinstance(line, OpsctlError):
-                    talk(f"{line.host}: {line.message}")
-                    if len(entries) == 1:
+                    if not several:
                         raise line
+                    talk(f"{line.host}: {line.message}")
                 elif wanted(line):
                     _write(line, settings, several=several)
     except KeyboardInterrupt:

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 
 from opsctl.cli import fleet
 from opsctl.cli.changing import agreed, watch_limit
-from opsctl.cli.console import data, show
+from opsctl.cli.console import data, show, talk
 from opsctl.cli.frame import Change, Output, Settings
 from opsctl.cli.watching import watching
+from opsctl.errors import Interrupted
 from opsctl.views.plan import Step
 
 if TYPE_CHECKING:
@@ -55,10 +56,11 @@ def carry_out(
             limits=rollout.Limits(watch=limit),
             detach=change.detach,
         )
-    conclude(results, settings)
+    conclude(results, settings, detach=change.detach)
 
 
-def conclude(results: Results, settings: Settings) -> None:
+def conclude(results: Results, settings: Settings, *, detach: bool = False) -> None:
+    """`detach`: not watching to the end is what was asked for, and so no error."""
     if settings.form is Output.text:
         from opsctl.views.results import table
 
@@ -66,6 +68,9 @@ def conclude(results: Results, settings: Settings) -> None:
     else:
         data(results.as_json(), settings.form, each="results")
     error = results.error()
+    if detach and isinstance(error, Interrupted):
+        talk(f"started; the host finishes or restores by itself: {error.hint}")
+        return
     if error is not None:
         raise error
 

@@ -16,23 +16,28 @@ WAITING = 1000
 
 
 @contextmanager
-def merged(sources: Mapping[str, Source]) -> Iterator[Iterator[tuple[str, Any]]]:
+def merged(
+    sources: Mapping[str, Source], *, stop: Callable[[], None]
+) -> Iterator[Iterator[tuple[str, Any]]]:
     """(name, item) as they come until all sources have ended; an OpsctlError is the item of its
-    source. Leaving the block closes every source, and with it the remote process."""
+    source. `stop` ends sources that wait for their next item when the block is left early."""
     arrived: queue.Queue[tuple[str, Any]] = queue.Queue(WAITING)
     leave = threading.Event()
     threads = [
         threading.Thread(target=_pump, args=(name, source, arrived, leave), daemon=True)
         for name, source in sources.items()
     ]
-    for thread in threads:
-        thread.start()
     try:
+        for thread in threads:
+            thread.start()
         yield _until_ended(arrived, len(threads))
     finally:
         leave.set()
+        if any(thread.is_alive() for thread in threads):
+            stop()
         for thread in threads:
-            thread.join(timeout=CLOSING)
+            if thread.ident is not None:
+                thread.join(timeout=CLOSING)
 
 
 # Seconds that a source may take to end its remote process when we leave.

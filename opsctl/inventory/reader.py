@@ -37,7 +37,7 @@ def parse(path: Path, raw: dict[str, Any], only: Collection[str] | None = None) 
 
     Raises one SpecError with every problem of every host.
     """
-    from opsctl.spec import load
+    from opsctl.spec import load, together
 
     problems: list[Problem] = []
     hosts: dict[str, HostEntry] = {}
@@ -45,13 +45,13 @@ def parse(path: Path, raw: dict[str, Any], only: Collection[str] | None = None) 
         if only is not None and name not in only:
             continue
         try:
-            services = dict(load(raw, name))
+            services = load(raw, name)
         except SpecError as error:
             problems += error.problems
             continue
         hosts[name] = HostEntry(name, _connection(said), tuple(said.get("groups") or ()), services)
     if problems:
-        raise SpecError(list(dict.fromkeys(problems)))
+        raise SpecError(together(problems))
     return Inventory(path, hosts)
 
 
@@ -138,7 +138,10 @@ def _connection(said: dict[str, Any]) -> dict[str, Any]:
 
 
 def _names(said: dict[str, Any]) -> list[str]:
-    """Names of services; an override of null takes a service off its host."""
+    """Names of services as merged; what is no mapping has none, and is refused when it is read."""
+    from opsctl.spec.merge import merge
+
     services, overrides = said.get("sglang_services"), said.get("sglang_overrides")
-    gone = {k for k, v in overrides.items() if v is None} if isinstance(overrides, dict) else set()
-    return [str(k) for k in services if k not in gone] if isinstance(services, dict) else []
+    if not isinstance(services, dict):
+        return []
+    return [str(name) for name in merge(services, overrides if isinstance(overrides, dict) else {})]

@@ -127,6 +127,8 @@ def test_a_unit_of_other_hands_gets_no_invented_report():
 
 
 def test_a_newer_host_may_tell_more_than_we_know():
-    facts = verify.start_facts({"novelty": 1, "ready": True, "ranks": {"TP0": {"rank": "TP0", "x": 2}}})
+    facts = verify.start_facts(
+        {"novelty": 1, "ready": True, "ranks": {"TP0": {"rank": "TP0", "x": 2}}}
+    )
     assert facts.ready
     assert facts.ranks["TP0"].rank == "TP0"

@@ -53,7 +53,10 @@ def test_lines_only_for_what_is_new():
 
 def test_a_long_silence_is_told_once_a_minute():
     ranks = {"TP0": "weights"}
-    events = [progress(0.1, ranks), *(progress(t, ranks, idle=float(t)) for t in range(10, 200, 10))]
+    events = [
+        progress(0.1, ranks),
+        *(progress(t, ranks, idle=float(t)) for t in range(10, 200, 10)),
+    ]
     _, lines = told(events)
     assert [line for line in lines if "nothing has moved" in line] == [
         "h1 kimi: nothing has moved for 1 min; 1 rank: weights 1",
@@ -73,7 +76,9 @@ def test_a_long_load_that_moves_says_that_it_is_alive():
 
 
 def test_another_start_forgets_the_ranks_of_the_one_before():
-    picture, _ = told([progress(1, {"TP0": "kv"}), {"time": 2, "event": "phase", "phase": "restore"}])
+    picture, _ = told(
+        [progress(1, {"TP0": "kv"}), {"time": 2, "event": "phase", "phase": "restore"}]
+    )
     assert picture.ranks == {}
 
 

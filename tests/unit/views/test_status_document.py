@@ -43,8 +43,7 @@ def test_the_reference_deployment_to_the_digit(reference):
                         "ranks": {"expected": 8, "seen": 8},
                         "kv": {"tokens": 159277, "bytes": 11188339998},
                         "host_pools": [
-                            {"rank": f"TP{i}", "name": "kv", "bytes": 44770000000}
-                            for i in range(8)
+                            {"rank": f"TP{i}", "name": "kv", "bytes": 44770000000} for i in range(8)
                         ],
                         "memory": {
                             "total": 482324827136,
@@ -151,9 +150,7 @@ def test_the_table_shows_what_an_operator_must_know(reference):
     )
     row = status.rows({"h1": other})[0]
     assert row[3] == "bbbbbbbbbbbb not confirmed"
-    assert row[-1] == (
-        "locked by ann@desk: ratio 4; run r1: start; a swap is pending; 2 restarts"
-    )
+    assert row[-1] == ("locked by ann@desk: ratio 4; run r1: start; a swap is pending; 2 restarts")
 
 
 def test_pools_that_differ_are_shown_apart(reference):
