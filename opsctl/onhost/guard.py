@@ -13,13 +13,13 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Callable, ContextManager, Dict, Iterator, List, Mapping, Optional
 
 from opsctl.onhost import files, preflight, startup, swap, zero
+from opsctl.onhost.gates import ORDER
 from opsctl.onhost.model import FAIL, Check
 from opsctl.onhost.startup import Clock, Eyes
 from opsctl.onhost.store import ZERO, Refused, Store
 from opsctl.onhost.swap import CONFIRM, RESTORE, TARGET, Pending
 from opsctl.onhost.systemd import CallFailed, Systemd
 
-GATES = ("unit", "ranks", "health", "generation", "reasoning", "tools", "memory", "soak")
 TIMING = {"drain": 60.0, "stall": 900.0, "cap": 5400.0}
 
 
@@ -59,7 +59,9 @@ class Guard:
         pending = swap.pending_of(store.pending())
         if pending is None or pending.run != self.run:
             if force_restore:
-                return self._end("failed", self._standing(), "the guard died before it touched anything")
+                return self._end(
+                    "failed", self._standing(), "the guard died before it touched anything"
+                )
             begun = self._begin()
             if isinstance(begun, dict):
                 return begun
@@ -92,7 +94,9 @@ class Guard:
             preflight.check(store, self.world.systemd, self.world.outside, target)
         except (Refused, CallFailed, OSError) as error:
             hint = f"; {error.hint}" if isinstance(error, Refused) and error.hint else ""
-            return self._end("failed", standing, f"refused before anything was touched: {error}{hint}")
+            return self._end(
+                "failed", standing, f"refused before anything was touched: {error}{hint}"
+            )
         confirmed = store.confirmed()
         pending = Pending(
             run=self.run,
@@ -183,12 +187,10 @@ class Guard:
         if failed is not None:
             return failed
         self._phase("gates")
-        limit = float(gates.get("request_timeout", 120.0))
-        for name in GATES:
+        for name in ORDER:
             if name == "soak":
                 self._phase("soak")
-            with self.world.allow(limit * (1 + int(gates.get("health_in_row", 3))) + timing["stall"]):
-                check = eyes.gate(name)
+            check = eyes.gate(name)
             if check is None:
                 continue
             self._found(check)
@@ -203,7 +205,11 @@ class Guard:
         store = self.world.store
         state = self.world.systemd.show(store.unit)
         manifest = store.manifest(pending.target) or {}
-        extra = {"digest": pending.target, "gpu_key": manifest.get("gpu_key"), "time": self.world.clock.now()}
+        extra = {
+            "digest": pending.target,
+            "gpu_key": manifest.get("gpu_key"),
+            "time": self.world.clock.now(),
+        }
         store.write_start(state.invocation, {**self.world.eyes.facts(), **extra})
         store.confirm(pending.target, pending.fallback)
         return self._end("confirmed", pending.target, pending=pending)
@@ -229,8 +235,8 @@ class Guard:
             left = f"{store.unit} is left {state.active} ({state.sub}) with the confirmed release"
         else:
             left = (
-                f"nothing was ever confirmed here: {store.unit} is stopped and disabled; its file and "
-                f"release {pending.target[:12]} are left for a look"
+                f"nothing was ever confirmed here: {store.unit} is stopped and disabled; its file "
+                f"and release {pending.target[:12]} are left for a look"
             )
             with suppress(CallFailed), self.world.allow(600):
                 systemd.stop(store.unit)

@@ -276,12 +276,17 @@ def gpu_processes(known: Iterable[Dict[str, Any]] = ()) -> List[Dict[str, Any]]:
     return parse_gpu_processes(run(PROCESS_QUERY), known)
 
 
+# Unified; and where version 1 is still mounted (RHEL 8, some containers), systemd's own hierarchy.
+CGROUPS = ("/sys/fs/cgroup", "/sys/fs/cgroup/systemd", "/sys/fs/cgroup/unified")
+
+
 def cgroup_pids(control_group: str) -> List[int]:
     """PIDs of a unit, from systemd's ControlGroup property, with all groups below it."""
     found: List[int] = []
     if not control_group.startswith("/") or ".." in control_group:
         return found
-    for folder, _, _ in os.walk(f"/sys/fs/cgroup{control_group}"):
+    roots = [root for root in CGROUPS if os.path.isdir(root + control_group)]
+    for folder, _, _ in os.walk(f"{roots[0]}{control_group}" if roots else ""):
         found += [int(pid) for pid in read(f"{folder}/cgroup.procs").split() if pid.isdigit()]
     return sorted(found)
 

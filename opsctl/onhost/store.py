@@ -59,7 +59,7 @@ class Places:
 class Store:
     """The files of one service."""
 
-    def __init__(self, service: str, places: Places = Places()) -> None:  # noqa: B008 (frozen)
+    def __init__(self, service: str, places: Places = Places()) -> None:
         self.service = _checked(_NAME, "service", service)
         self.places = places
         self.unit = f"sglang-{service}.service"

@@ -52,9 +52,7 @@ def pending_of(value: Optional[Dict[str, Any]]) -> Optional[Pending]:
     return Pending(**{key: part for key, part in value.items() if key in known})
 
 
-def target_of(
-    op: str, asked: Optional[str], confirmed: str, previous: str, standing: str
-) -> str:
+def target_of(op: str, asked: Optional[str], confirmed: str, previous: str, standing: str) -> str:
     """The release to bring up. Raises Refused if the request names none and none is known."""
     if op not in OPS:
         raise Refused(f"unknown operation {op!r}; allowed: {', '.join(OPS)}")
@@ -85,7 +83,7 @@ def fallback_of(confirmed: str, zero_is_standing: bool, has_unit: bool) -> str:
 
 def unchanged(op: str, target: str, standing: str, confirmed: str, state: UnitState) -> bool:
     """Whether the target serves already, confirmed, so that nothing needs to be touched."""
-    runs = state.active == "active" and not state.properties.get("NeedDaemonReload") == "yes"
+    runs = state.active == "active" and state.properties.get("NeedDaemonReload") != "yes"
     return op != "restart" and runs and standing == target == confirmed
 
 
@@ -96,7 +94,9 @@ def brought_up(goal: str, before: str, standing: str, state: UnitState) -> bool:
     return standing == goal and (state.up or state.job) and fresh and state.restarts == 0
 
 
-def after_failure(pending: Pending, now_running: str, cause: str, log: List[str]) -> Optional[Pending]:
+def after_failure(
+    pending: Pending, now_running: str, cause: str, log: List[str]
+) -> Optional[Pending]:
     """The next attempt after a goal failed to come up; None if there is nothing left to try."""
     if pending.step == RESTORE:
         return None

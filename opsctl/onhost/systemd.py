@@ -17,8 +17,7 @@ _SECONDS = {
 PROPERTIES = (
     "Id", "LoadState", "ActiveState", "SubState", "Result", "MainPID", "InvocationID",
     "NRestarts", "Job", "ControlGroup", "FragmentPath", "DropInPaths", "NeedDaemonReload",
-    "UnitFileState", "TimeoutStopUSec", "StateChangeTimestamp", "ExecMainStartTimestamp",
-    "ActiveEnterTimestamp", "ExecMainStatus", "ExecMainCode",
+    "UnitFileState", "TimeoutStopUSec", "ActiveEnterTimestampMonotonic",
 )  # fmt: skip
 
 

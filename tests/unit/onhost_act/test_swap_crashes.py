@@ -208,7 +208,9 @@ class Host:
         systemd = Fused(self.systemd, fuse) if fuse else self.systemd
         return World(self.store, systemd, self.sight, Time(), Outside())
 
-    def guard(self, run: str = "r1", fuse: Fuse | None = None, force: bool = False) -> dict[str, Any]:
+    def guard(
+        self, run: str = "r1", fuse: Fuse | None = None, force: bool = False
+    ) -> dict[str, Any]:
         guard = Guard(self.world(fuse), run, self.store.run_document(run))
         return guard.execute(force_restore=force)
 
@@ -225,6 +227,8 @@ class Host:
         self.launched.clear()
         recover.recover_service(self.store, self.systemd, lambda s, r: self.launched.append((s, r)))
         self.systemd.boot()
+        confirmed = self.store.confirmed() or "0"
+        assert self.systemd.running in (None, HAND_MADE, self.store.release_unit(confirmed))
         for _, run in list(self.launched):
             self.guard(run)
 
@@ -296,7 +300,9 @@ def test_a_good_release_is_confirmed_in_the_binding_order(host: Host) -> None:
     whole(host)
     assert host.store.previous() == A
     assert [e["event"] for e in host.store.events("r1")][-1] == "result"
-    assert [e["n"] for e in host.store.events("r1")] == list(range(1, len(host.store.events("r1")) + 1))
+    assert [e["n"] for e in host.store.events("r1")] == list(
+        range(1, len(host.store.events("r1")) + 1)
+    )
 
 
 def test_a_bad_release_gives_way_to_the_confirmed_one(host: Host) -> None:
@@ -500,7 +506,9 @@ def fresh(tmp_path: Path) -> Callable[[], Host]:
     return make
 
 
-@pytest.mark.parametrize("accident", ["power cut", "two power cuts", "guard killed", "guard killed twice"])
+@pytest.mark.parametrize(
+    "accident", ["power cut", "two power cuts", "guard killed", "guard killed twice"]
+)
 @pytest.mark.parametrize("story", STORIES, ids=lambda s: s.__name__)
 def test_an_accident_at_every_point(
     story: Callable[[Host], None], accident: str, burning: Fuse, fresh: Callable[[], Host]

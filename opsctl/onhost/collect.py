@@ -1,0 +1,208 @@
+"""One compound read of the host: all that `status`, `hosts` and `verify` show. Changes nothing.
+
+Few processes are started, the slow ones at once: a host answers in some tenths of a second.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+import shutil
+import time
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any, Dict, List, Mapping, Optional, Sequence
+
+from opsctl.onhost import gates, hostfacts, locks, probes, starts, systemd
+from opsctl.onhost.model import Check, StartFacts
+from opsctl.onhost.store import ZERO, Places, Refused, Store, services
+from opsctl.onhost.systemd import Systemd, UnitState
+
+_UNIT = re.compile(r"sglang-(.+)\.service")
+PROBE_TIMEOUT = 5.0  # seconds; a healthy engine under load may take longer and is then "unhealthy"
+UNIT_FOLDERS = ("etc/systemd/system", "usr/lib/systemd/system", "lib/systemd/system")
+
+
+def collect(
+    places: Places, manager: Systemd, wanted: Sequence[str] = (), probe: bool = False
+) -> Dict[str, Any]:
+    """The document of docs/architecture.md. `wanted`: only these services, "absent" if unknown."""
+    names = list(wanted) or known(places)
+    with ThreadPoolExecutor(8) as pool:
+        gpus = pool.submit(_gpus)
+        version = pool.submit(_systemd_version)
+        states = _states(manager, names, everything=not wanted)
+        told = [pool.submit(_service, places, manager, state, probe) for state in states]
+        found: List[Future[Dict[str, Any]]] = told
+        answer = {
+            "schema_version": 1,
+            "host": platform.node(),
+            "time": time.time(),
+            "boot_id": hostfacts.read("/proc/sys/kernel/random/boot_id").strip(),
+            "python": platform.python_version(),
+            "os": hostfacts.parse_properties(hostfacts.read("/etc/os-release")).get(
+                "PRETTY_NAME", ""
+            ),
+            "kernel": os.uname().release,
+            "systemd": version.result(),
+            "memory": hostfacts.meminfo(),
+            **gpus.result(),
+        }
+        entries = [future.result() for future in found]
+    answer["services"] = [e for e in entries if e["state"] != "absent" or wanted]
+    return answer
+
+
+def known(places: Places) -> List[str]:
+    """Services with files of ours, and units of whichever hand that are named like ours."""
+    names = set(services(places))
+    for folder in UNIT_FOLDERS:
+        for path in (places.root / folder).glob("sglang-*.service"):
+            names.add(_UNIT.fullmatch(path.name)[1])  # type: ignore[index]
+    return sorted(names)
+
+
+def _states(manager: Systemd, names: Sequence[str], everything: bool) -> List[UnitState]:
+    """All units in one call; the pattern finds those that are loaded from elsewhere."""
+    asked = [f"sglang-{name}.service" for name in names]
+    found = manager.show_all([*asked, *(["sglang-*.service"] if everything else [])])
+    by_name = {state.name: state for state in found if _UNIT.fullmatch(state.name)}
+    return [by_name[name] for name in sorted(by_name)]
+
+
+def _service(places: Places, manager: Systemd, state: UnitState, probe: bool) -> Dict[str, Any]:
+    name = _UNIT.fullmatch(state.name)[1]  # type: ignore[index]
+    try:
+        store: Optional[Store] = Store(name, places)
+    except Refused:  # a unit of other hands whose name could be none of ours
+        store = None
+    release = _release(store, state)
+    manifest = store.manifest(release["running"]) if store and release["running"] else None
+    start = starts.facts(store, state)
+    health = _health(store, state, start, manifest, probe)
+    return {
+        "service": name,
+        "unit": state.name,
+        "state": "absent"
+        if state.load == "not-found" and release["running"] is None
+        else state.active,
+        "sub": state.sub,
+        "result": state.result,
+        "main_pid": state.main_pid,
+        "since": _since(state),
+        "restarts": state.restarts,
+        "invocation": state.invocation,
+        "enabled": state.properties.get("UnitFileState", ""),
+        "dropins": state.dropins,
+        "release": release,
+        "manifest": manifest,
+        "lock": locks.told(store, manager) if store and locks.read(store) else None,
+        "run": _run(store, manager),
+        "start": start.as_json(),
+        "health": health,
+        "checks": [c.as_json() for c in _checks(state, start, manifest, health)],
+        "processes": hostfacts.processes(hostfacts.cgroup_pids(state.cgroup)),
+    }
+
+
+def _release(store: Optional[Store], state: UnitState) -> Dict[str, Any]:
+    """`running` is the release whose unit stands in place, "0" for one of other hands."""
+    if store is None:
+        return {
+            "running": ZERO,
+            "confirmed": None,
+            "previous": None,
+            "pending": None,
+            "edited": False,
+        }
+    standing = store.standing()
+    elsewhere = not standing and state.load == "loaded"  # a unit that a package brought
+    edited = standing == "foreign" and bool(store.marked(store.unit_path.read_bytes()))
+    pending = store.pending() or {}
+    return {
+        "running": ZERO if standing == "foreign" or elsewhere else standing or None,
+        "confirmed": store.confirmed() or None,
+        "previous": store.previous() or None,
+        "pending": pending.get("target"),
+        "edited": edited,
+    }
+
+
+def _run(store: Optional[Store], manager: Systemd) -> Optional[Dict[str, Any]]:
+    """The last run, and whether it is at work."""
+    runs = store.runs() if store else []
+    if not store or not runs:
+        return None
+    phases = [e.get("phase") for e in store.events(runs[0]) if e.get("event") == "phase"]
+    active = store.result(runs[0]) is None and (
+        store.pending_is_there() or manager.show(locks.guard_unit(store.service)).up
+    )
+    return {"run": runs[0], "active": active, "phase": phases[-1] if phases else None}
+
+
+def _since(state: UnitState) -> float:
+    """Seconds since the epoch at which it became active; 0 if it is not."""
+    entered = int(state.properties.get("ActiveEnterTimestampMonotonic") or 0)
+    if not entered or state.active != "active":
+        return 0.0
+    return round(time.time() - (time.monotonic() - entered / 1e6), 1)
+
+
+def _health(
+    store: Optional[Store],
+    state: UnitState,
+    start: StartFacts,
+    manifest: Optional[Mapping[str, Any]],
+    probe: bool,
+) -> str:
+    if not state.up:
+        return "unknown"
+    address = (manifest or {}).get("address")
+    if not probe or not store or not manifest or not address:
+        return "unknown" if start.ready or not (manifest or {}).get("ranks") else "starting"
+    key = manifest.get("api_key_file")
+    key_file = str(store.release(manifest["digest"]) / key) if key else None
+    answer = probes.send(address, probes.health(), PROBE_TIMEOUT, key_file)
+    if answer.status == 200:
+        return "ok"
+    if not start.ready:
+        return "starting"
+    return "unhealthy" if answer.status or "within" in answer.error else "unreachable"
+
+
+def _checks(
+    state: UnitState, start: StartFacts, manifest: Optional[Mapping[str, Any]], health: str
+) -> List[Check]:
+    """The gates that cost nothing. While a start is under way its ranks cannot be judged."""
+    if state.active in ("inactive", "") and state.result in ("success", ""):
+        return []  # stopped, or never started: nothing to judge
+    found = [gates.unit(state.properties, state.invocation, start)]
+    if manifest and manifest.get("ranks") and (start.ready or health == "ok"):
+        found.append(gates.ranks(manifest, start))
+    if manifest and "min_available" in (manifest.get("memory") or {}) and state.active == "active":
+        # Processes of strangers on the GPUs are `verify`'s business: asking costs a second.
+        found.append(gates.memory(hostfacts.meminfo(), manifest["memory"], None, ()))
+    return found
+
+
+def _gpus() -> Dict[str, Any]:
+    if shutil.which("nvidia-smi") is None:
+        return {"gpus": [], "driver": "", "cuda": "", "gpu_error": ""}
+    with ThreadPoolExecutor(1) as pool:
+        listed = pool.submit(hostfacts.gpus)
+        table = hostfacts.parse_gpu_table(hostfacts.run(["nvidia-smi"]))
+    return {
+        "gpus": listed.result() or table["gpus"],
+        "driver": table["driver"],
+        "cuda": table["cuda"],
+        "gpu_error": table["error"],
+    }
+
+
+def _systemd_version() -> int:
+    try:
+        _, out, _ = systemd.call(["systemctl", "--version"], 10)
+    except systemd.CallFailed:
+        return 0
+    found = re.search(r"systemd (\d+)", out)
+    return int(found[1]) if found else 0

@@ -1,0 +1,89 @@
+"""The lock of a service: who works on it, why, and since when. It outlives whoever took it."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import secrets
+import time
+from typing import Any, Dict, Optional
+
+from opsctl.onhost import files
+from opsctl.onhost.store import Refused, Store
+from opsctl.onhost.systemd import Systemd
+
+
+class Held(Exception):
+    """Another run holds the lock. `lock` has its owner, reason, run, since and state."""
+
+    def __init__(self, lock: Dict[str, Any]) -> None:
+        super().__init__(f"held by {lock.get('owner')}")
+        self.lock = lock
+
+
+def guard_unit(service: str) -> str:
+    return f"opsctl-guard-{service}.service"
+
+
+def deadman_unit(service: str) -> str:
+    return f"opsctl-deadman-{service}"
+
+
+def read(store: Store) -> Optional[Dict[str, Any]]:
+    """The lock as it is, None if there is none. One that cannot be read is still a lock."""
+    path = store.var / "lock.json"
+    if not path.exists():
+        return None
+    return files.read_json(path) or {"owner": "unknown", "reason": "", "run": "", "since": 0.0}
+
+
+def told(store: Store, systemd: Systemd) -> Optional[Dict[str, Any]]:
+    """The lock with what it is about, for whoever is kept out by it.
+
+    `state`: "working" (its guard is at work), "over" (its run has ended: it was left behind), or
+    "waiting" (not launched: another host's turn, or its controller has died).
+    """
+    lock = read(store)
+    if lock is None:
+        return None
+    run = str(lock.get("run") or "")
+    with contextlib.suppress(Refused):
+        if run and store.result(run) is not None:
+            return {**lock, "state": "over", "hint": f"opsctl unlock {store.service}"}
+    if store.pending_is_there() or systemd.show(guard_unit(store.service)).up:
+        return {**lock, "state": "working", "hint": f"opsctl status {store.service}"}
+    hint = f"ask the owner; if nobody works on it any more: opsctl unlock {store.service}"
+    return {**lock, "state": "waiting", "hint": hint}
+
+
+def take(store: Store, systemd: Systemd, owner: str, reason: str, run: str) -> Dict[str, Any]:
+    """Take the lock; taking it again for the same run changes nothing. Raises Held, Refused."""
+    store.run(run)  # is it a name that can be one?
+    store.var.mkdir(parents=True, exist_ok=True)
+    lock = {"owner": owner, "reason": reason, "run": run, "since": time.time()}
+    temporary = store.var / f".lock.{secrets.token_hex(4)}"
+    files.write(temporary, json.dumps(lock).encode() + b"\n")
+    try:
+        os.link(str(temporary), str(store.var / "lock.json"))  # fails if it is there: atomic
+    except FileExistsError:
+        held = told(store, systemd)
+        if held is not None and held.get("run") != run:
+            raise Held(held) from None
+    finally:
+        os.unlink(str(temporary))
+    files.sync_folder(store.var)
+    return {"locked": True, "run": run}
+
+
+def free(store: Store, systemd: Systemd, run: str) -> Dict[str, Any]:
+    """Give the lock back. Raises Refused if it is another run's, or its guard is at work."""
+    lock = told(store, systemd)
+    if lock is None:
+        return {"unlocked": False, "run": run}
+    if lock.get("run") not in (run, ""):
+        raise Refused(f"the lock is held by run {lock['run']} of {lock['owner']}, not by {run}")
+    if lock["state"] == "working":
+        raise Refused(f"the guard of run {run} is at work", hint=lock["hint"])
+    files.remove(store.var / "lock.json")
+    return {"unlocked": True, "run": run}
