@@ -119,7 +119,7 @@ def test_check_sends_but_writes_nothing() -> None:
 
 def test_what_does_not_fit_is_refused_before_anything_is_sent() -> None:
     host = Machine(available=380 * GIB)
-    with pytest.raises(DoesNotFit, match=r"does not fit.*32\.0 GiB demanded") as caught:
+    with pytest.raises(DoesNotFit, match=r"does not fit.*32\.00 GiB demanded") as caught:
         stage(host, "kimi", service())
     assert (caught.value.exit_code, caught.value.host) == (8, "h1")
     assert host.said("stage") == []
