@@ -144,12 +144,12 @@ def test_no_more_lines_than_a_person_reads() -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        "[2026-11-29 17:40:58] libnuma.so: cannot open shared object file: No such file or directory",
+        "[2026-11-29 17:40:58] libnuma.so: cannot open shared object file: No such file",
         "[2026-11-29 17:40:57] Ignore import error when loading x: Could not load libc10.so: "
         "cannot open shared object file",
-        "[Gloo] Rank 0 is connected to 0 peer ranks. Expected number of connected peer ranks is : 0",
+        "[Gloo] Rank 0 is connected to 0 peer ranks. Expected number of peer ranks is : 0",
         "[2026-11-29 17:40:32] Fail to set RLIMIT_NOFILE: current limit exceeds maximum limit",
-        '[2026-11-29 17:40:32] INFO:     1.2.3.4:5 - "GET /health HTTP/1.1" 503 Service Unavailable',
+        '[2026-11-29 17:40:32] INFO:     1.2.3.4:5 - "GET /health HTTP/1.1" 503 Busy',
         "[2026-11-29 17:40:32 TP0] Receive: obj=GenerateReqInput(text='CUDA out of memory')",
     ],
 )
