@@ -31,12 +31,16 @@ def needs(services: Mapping[str, Service], folder: Path) -> dict[str, Any]:
     return {
         "services": list(services),
         "users": sorted({service.user for service in services.values()}),
-        "environments": list(
-            {root_of(s): _environment(s, folder) for s in services.values()}.values()
-        ),
+        "environments": _environments(services, folder),
         "folders": _model_folders(services),
         "gpus": [_gpus(name, service) for name, service in services.items()],
     }
+
+
+def _environments(services: Mapping[str, Service], folder: Path) -> list[dict[str, Any]]:
+    """One a root; of services that share it, one that says how it is installed."""
+    ordered = sorted(services.values(), key=lambda s: s.engine.install is not None)
+    return list({root_of(s): _environment(s, folder) for s in ordered}.values())
 
 
 def _environment(service: Service, folder: Path) -> dict[str, Any]:
@@ -53,12 +57,9 @@ def _environment(service: Service, folder: Path) -> dict[str, Any]:
 def _model_folders(services: Mapping[str, Service]) -> list[dict[str, Any]]:
     found: dict[str, dict[str, Any]] = {}
     for name, service in services.items():
-        size = service.model.size
-        found[service.model.path] = {
-            "path": service.model.path,
-            "size": int(size) if size is not None else None,
-            "what": f"service {name}: model",
-        }
+        path, size = service.model.path, int(service.model.size or 0)
+        least = max(size, (found.get(path) or {}).get("size") or 0) or None
+        found[path] = {"path": path, "size": least, "what": f"service {name}: model"}
         draft = draft_of(service.flags)
         if draft:
             what = f"service {name}: draft model"
