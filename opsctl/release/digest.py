@@ -37,7 +37,7 @@ def secret_mark(service: str, name: str, value: str) -> str:
 
     An HMAC keyed by scrypt(secret): everything else that the digest covers is readable by every
     user of the host, so a plain hash would let them try keys by the billion. scrypt makes each
-    try cost 16 MiB and some 50 ms. The salt keeps equal secrets of two services apart.
+    try cost 16 MiB and some 70 ms. The salt keeps equal secrets of two services apart.
     """
     salt = f"opsctl/{service}/{name}".encode()
     key = hashlib.scrypt(value.encode(), salt=salt, n=1 << 14, r=8, p=1, dklen=32)

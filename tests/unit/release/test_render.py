@@ -207,3 +207,12 @@ def test_every_listed_flag_is_a_canonical_name_of_some_version() -> None:
     known = {name for version in versions() for name in catalogue(version).flags}
     assert set(NOT_ON_GPU) - known == set()
     assert all({**NOT_ON_GPU, **ENV_NOT_ON_GPU}.values())
+
+
+def test_a_value_that_the_template_lacks_is_an_error_and_not_a_blank() -> None:
+    from jinja2 import UndefinedError
+
+    from opsctl.release.unit import _template
+
+    with pytest.raises(UndefinedError, match="description"):
+        _template().render()
