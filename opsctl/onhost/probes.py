@@ -202,4 +202,6 @@ def _body(
             break
         parts.append(part)
         size += len(part)
+    if size < LIMIT and response.length:  # read1 takes an early end for the end
+        raise http.client.IncompleteRead(b"", response.length)
     return b"".join(parts)

@@ -115,17 +115,22 @@ def _against(
     wrong, unknown = [], []
     kv = expect.get("kv") or {}
     least, most, tokens = kv.get("min"), kv.get("max"), rank.kv_tokens
-    if least is None or most is None:
+    if (least is not None and tokens < least) or (most is not None and tokens > most):
+        wrong.append(f"{rank.rank} has {count(tokens)} tokens, expected {_span(least, most)}")
+    elif least is None or most is None:
         unknown.append("the number of tokens could not be forecast")
-    elif not least <= tokens <= most:
-        span = count(least) if least == most else f"{count(least)} to {count(most)}"
-        wrong.append(f"{rank.rank} has {count(tokens)} tokens, expected {span}")
     wrong += _kv_bytes(rank, kv, expect)
     if tiered:
         more_wrong, more_unknown = _host_pools(rank, expect, version)
         wrong += more_wrong
         unknown += more_unknown
     return wrong, unknown
+
+
+def _span(least: Optional[int], most: Optional[int]) -> str:
+    if least is None or most is None:
+        return f"at most {count(most or 0)}" if least is None else f"at least {count(least)}"
+    return count(least) if least == most else f"{count(least)} to {count(most)}"
 
 
 def _kv_bytes(rank: RankFacts, kv: Mapping[str, Any], expect: Mapping[str, Any]) -> List[str]:
