@@ -6,6 +6,8 @@ booted, tests that need them FAIL with the reason; they are never skipped in sil
 
 from __future__ import annotations
 
+import os
+import shutil
 import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -35,8 +37,6 @@ class LabHost:
 
     @property
     def address(self) -> str:
-        import os
-
         return f"{os.environ.get('LAB_NET', '10.77.0')}.{10 + int(self.name[1:])}"
 
     def sh(
@@ -77,6 +77,10 @@ def ssh_config() -> str:
 def boot(count: int) -> list[LabHost]:
     """h1 … hCOUNT with fresh disks, whatever ran before."""
     names = [f"h{i}" for i in range(1, count + 1)]
+    # Ansible's SSH masters of hosts that were here before would answer for the new ones.
+    masters = Path(ssh_config()).parent.parent / "cp"
+    os.environ["ANSIBLE_SSH_CONTROL_PATH_DIR"] = str(masters)
+    shutil.rmtree(masters, ignore_errors=True)
     for name in names:
         _lab("kill", name, check=False)
     _lab("up", str(count), timeout=900)
