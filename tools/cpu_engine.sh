@@ -66,6 +66,7 @@ build() { # NEW
     for kind in llama mla; do
         HF_HUB_OFFLINE=1 "$new/bin/python" "$parts/make_tiny_model.py" "$new/models/tiny-$kind" "$kind" >&2
     done
+    chmod -R a+rX "$new/models" # safetensors writes 0600; a service's user reads them
     # The mount is read-only: whatever is not compiled now is compiled at every start.
     "$new/bin/python" -m compileall -q -j 0 "$site" >/dev/null 2>&1 || true
     stamp >"$new/.stamp"
