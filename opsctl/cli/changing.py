@@ -8,7 +8,7 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from opsctl.cli.console import console, data, show
+from opsctl.cli.console import data, explain, show
 from opsctl.cli.frame import Change, Output, Settings
 from opsctl.errors import ChangesPending, OpsctlError, Refused
 from opsctl.views.plan import Step, document, drawing, pending
@@ -25,7 +25,7 @@ def agreed(
     *,
     always: bool = False,
 ) -> bool:
-    """Whether the verb shall go on: there is something to do, and the operator wants it.
+    """Whether the verb shall go on: the operator wants it, or there is nothing to be asked about.
 
     `always`: naming the hosts is not enough, since what is done cannot be undone.
     With --dry-run the plan is the result; raises ChangesPending only with --exit-code, too.
@@ -40,10 +40,8 @@ def agreed(
         if wanted and change.exit_code:
             raise ChangesPending(f"{len(wanted)} changes pending")
         return False
-    console(settings, error=True).print(drawing(steps))
-    if not wanted:
-        return False
-    if not change.yes:
+    explain(drawing(steps), settings)
+    if wanted and not change.yes:
         hosts = len({step.host for step in wanted})
         question = f"Go on with {len(wanted)} change{_s(len(wanted))} on {hosts} host{_s(hosts)}?"
         _ask(question, chosen, always=always)

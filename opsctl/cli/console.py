@@ -36,6 +36,14 @@ def show(renderable: RenderableType, settings: Settings) -> None:
         sys.stdout.write(plain(renderable))
 
 
+def explain(renderable: RenderableType, settings: Settings) -> None:
+    """Talk for people on stderr."""
+    if sys.stderr.isatty():
+        console(settings, error=True).print(renderable)
+    else:
+        sys.stderr.write(plain(renderable))
+
+
 def plain(renderable: RenderableType) -> str:
     """The renderable as text without colour, without trailing blanks, as wide as it needs."""
     from rich.console import Console

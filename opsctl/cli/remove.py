@@ -43,7 +43,7 @@ def remove(
         done = reached.each(
             lambda host: [_remove(host, name, change.reason) for name in work[host.name]],
             among=list(work),
-            timeout=LONGEST * max(map(len, work.values())),
+            timeout=LONGEST * max(map(len, work.values()), default=1),
         )
     _show(work, done, settings)
     fleet.raise_lost(done)

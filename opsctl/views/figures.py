@@ -14,7 +14,9 @@ def gib(value: int | None) -> str:
 
 def gb(value: int | None) -> str:
     """Host pools, which the engine logs in 10^9."""
-    return NONE if value is None else f"{value / 1e9:.2f} GB"
+    if value is None:
+        return NONE
+    return f"{value / 1e9:.2f} GB" if value >= 1e7 or not value else f"{value / 1e6:.2f} MB"
 
 
 def count(value: int | None) -> str:

@@ -120,6 +120,8 @@ def test_nothing_to_do_is_no_question_and_no_error(cli):
     assert done.exit_code == 0
     assert "no change: is running" in done.stderr
     assert verbs(cli, "h1") == ["collect"]
+    outcomes = json.loads(cli("start", "-o", "json").stdout)["results"]
+    assert [result["outcome"] for result in outcomes] == ["unchanged", "unchanged"]
     assert cli("start", "--dry-run", "--exit-code").exit_code == 0
 
 

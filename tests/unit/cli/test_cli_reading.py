@@ -162,6 +162,14 @@ def test_verify_passes_what_is_inconclusive_and_says_so(cli):
     assert "?  memory" in done.stdout
 
 
+def test_verify_does_not_pass_a_unit_of_other_hands(cli):
+    cli.hosts["h1"].verbs["verify"] = lambda call: {"checks": [check("unit", "pass")]}
+    change(cli, "h1", manifest=None)
+    done = cli("verify", "--limit", "h1")
+    assert done.exit_code == 1
+    assert "release: not deployed by opsctl" in done.stderr
+
+
 def test_verify_tells_an_unreachable_host_from_a_failed_check(cli):
     cli.hosts["h1"].verbs["verify"] = gates("fail")
     cli.lose("h2")
