@@ -16,7 +16,7 @@ from opsctl.forecast.geometry import Geometry, NoForecast, geometry, layers_of_d
 from opsctl.forecast.pools import pools, tiered
 from opsctl.onhost.expect import count, gb, gib, host_pool_tokens
 
-# A change of `available_after` below this is the host's noise, not news.
+# A change of `available_after` below this, beside its own band, is the host's noise, not news.
 NOISE = 4 << 30
 
 
@@ -42,13 +42,16 @@ def forecast(
 ) -> Forecast:
     """What this release will take on this host.
 
-    `facts`: {"config", "draft_config" (texts or None), "memory", "gpus", "starts": [StartFacts +
-    "gpu_key", "digest"], "running": StartFacts of what runs now, or None}.
+    `facts`: the answer of the host's verb `facts`. Of it are used: "model" and "draft" (each
+    {"texts": {file name: text}}), "memory", "gpus", "starts" (StartFacts + "gpu_key"), "running"
+    (StartFacts of what runs now, or None), "service_memory" ({"bytes"}).
     `calibration`: an object or mapping with gpu_free_before, gpu_free_after, kv_tokens (or None).
     """
     flags, version = manifest["flags"], str(manifest["engine"]["version"])
     try:
-        shape = geometry(facts.get("config") or "")
+        shape = geometry(
+            _text(facts, "model", "config.json"), _text(facts, "model", "hf_quant_config.json")
+        )
         kv.refuse_unmodelled(flags, manifest.get("env") or {})
         cards = [str(gpu.get("name", "")) for gpu in facts.get("gpus") or []]
         page = kv.page(shape, flags, cards)
@@ -69,10 +72,12 @@ def forecast(
         "host_pools": [],
         "host_total": 0,
         "available_after": None,
+        "available_least": None,
     }
     _add_pools(expect, manifest, shape, page, notes)
     fit = _fit(expect, manifest, facts)
-    expect["available_after"] = fit.available_after if fit else None
+    if fit is not None:
+        expect["available_after"], expect["available_least"] = fit.available_after, fit.least
     expect["notes"] = notes
     return Forecast(expect, fit, tuple(notes), tuple(explain(expect, manifest, fit)))
 
@@ -144,13 +149,18 @@ def _computed(
     fraction = flags.get("mem-fraction-static")
     if fraction is None:
         raise NoForecast("mem-fraction-static is not set: the engine chooses it by itself")
-    draft = facts.get("draft_config")
+    draft = _text(facts, "draft", "config.json")
     layers = layers_of_draft(draft) if draft else None
     divisor = kv.charged(cell, shape, flags, version, layers)
     reserve, doubt = kv.multimodal_reserve(shape, flags, manifest.get("env") or {}, version)
     return kv.from_free_memory(
         before, after, float(fraction), divisor, reserve=reserve, doubt=doubt
     )
+
+
+def _text(facts: Mapping[str, Any], which: str, name: str) -> str:
+    folder = facts.get(which) or {}
+    return str((folder.get("texts") or {}).get(name) or "")
 
 
 def _within(tokens: int, band: kv.Tokens) -> bool:
@@ -205,12 +215,12 @@ def _fit(
     expect: Mapping[str, Any], manifest: Mapping[str, Any], facts: Mapping[str, Any]
 ) -> fits.Fit | None:
     memory = facts.get("memory")
-    if not memory:
-        return None
+    if not memory or manifest["flags"].get("device") == "cpu":
+        return None  # on a CPU the weights and the KV cache take host memory too
     sizes = [pool["bytes"] for pool in expect["host_pools"] or []]
     known = expect["host_total"] is not None and None not in sizes
     return fits.judge(
-        fits.stopped(memory, facts.get("running")),
+        fits.stopped(memory, facts.get("running"), facts.get("service_memory")),
         len(manifest["ranks"]),
         sizes if known else None,
         int(manifest["memory"]["min_available"]),
@@ -289,7 +299,8 @@ def still_holds(old: Mapping[str, Any] | None, new: Mapping[str, Any] | None) ->
     before, after = old.get("available_after"), new.get("available_after")
     if before is None or after is None:
         return bool(before == after)
-    return bool(abs(before - after) < NOISE)
+    band = before - (old.get("available_least") or before)
+    return bool(abs(before - after) < NOISE + band)
 
 
 def _rules(expect: Mapping[str, Any]) -> Any:

@@ -31,14 +31,22 @@ class Fit:
     reasons: tuple[str, ...]
 
 
-def stopped(memory: Mapping[str, int], running: Mapping[str, Any] | None) -> int:
-    """MemAvailable as it were with this service stopped: its pools as logged by the start that
-    is running, and its rank processes, come back."""
-    available = int(memory["available"])
-    for rank in ((running or {}).get("ranks") or {}).values():
-        pools = sum(int(pool["bytes"]) for pool in rank.get("host_pools") or [])
-        available += pools + PROCESS
-    return available
+def stopped(
+    memory: Mapping[str, int],
+    running: Mapping[str, Any] | None = None,
+    held: Mapping[str, Any] | None = None,
+) -> int:
+    """MemAvailable as it were with this service stopped: what it holds comes back.
+
+    `held`: the kernel's count of the service's memory. It is not believed if it is less than the
+    pools that the running start has logged: then those count, and a process a rank.
+    """
+    ranks = ((running or {}).get("ranks") or {}).values()
+    pools = sum(int(pool["bytes"]) for rank in ranks for pool in rank.get("host_pools") or [])
+    counted = int((held or {}).get("bytes") or 0)
+    if not counted or counted < pools:
+        counted = pools + len(ranks) * PROCESS
+    return int(memory["available"]) + counted
 
 
 def judge(

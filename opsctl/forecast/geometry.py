@@ -86,8 +86,11 @@ _KV_HEADS = (
 _ELEMENT = {"bfloat16": 2, "float16": 2, "half": 2, "float32": 2, "float": 2}
 
 
-def geometry(config_text: str) -> Geometry:
-    """The geometry that a config.json describes. Raises NoForecast."""
+def geometry(config_text: str, quant_text: str | None = None) -> Geometry:
+    """The geometry that a config.json (and ModelOpt's hf_quant_config.json) describes.
+
+    Raises NoForecast.
+    """
     try:
         config = json.loads(config_text)
     except ValueError as problem:
@@ -101,7 +104,7 @@ def geometry(config_text: str) -> Geometry:
     common: dict[str, Any] = {
         "layers": layers,
         "element": _element(config, text),
-        "kv_fp8": _kv_fp8(config, text),
+        "kv_fp8": _kv_fp8(config, text, quant_text),
         "multimodal": text is not config,
     }
     if architecture in MLA:
@@ -202,9 +205,17 @@ def _element(config: Mapping[str, Any], text: Mapping[str, Any]) -> int:
     return 2  # Transformers' default is float32, hence half precision
 
 
-def _kv_fp8(config: Mapping[str, Any], text: Mapping[str, Any]) -> bool | None:
-    """Whether kv-cache-dtype "auto" becomes FP8. None where config.json alone does not tell:
-    ModelOpt writes the algorithm into a file of its own (`configure_kv_cache_dtype`)."""
+def _kv_fp8(
+    config: Mapping[str, Any], text: Mapping[str, Any], quant_text: str | None
+) -> bool | None:
+    """Whether kv-cache-dtype "auto" becomes FP8 (`configure_kv_cache_dtype`). None where it
+    cannot be told: ModelOpt writes the algorithm into a file of its own."""
+    if quant_text:
+        try:
+            algorithm = json.loads(quant_text)["quantization"].get("kv_cache_quant_algo")
+        except (ValueError, KeyError, TypeError, AttributeError):
+            return None
+        return isinstance(algorithm, str) and algorithm.upper() == "FP8"
     quantization = config.get("quantization_config") or text.get("quantization_config")
     if not isinstance(quantization, dict):
         return False

@@ -6,7 +6,7 @@ import time
 from pathlib import Path
 from typing import Any, Dict, List, Optional
 
-from opsctl.onhost import hostfacts
+from opsctl.onhost import hostfacts, starts
 from opsctl.onhost.store import Places, Store
 from opsctl.onhost.systemd import Systemd
 
@@ -19,7 +19,7 @@ MOST_STARTS = 20
 def facts(
     places: Places, systemd: Systemd, model: str, draft: Optional[str], service: str
 ) -> Dict[str, Any]:
-    """{"model", "draft", "memory", "gpus", "starts", "service_memory"}; sizes in bytes."""
+    """{"model", "draft", "memory", "gpus", "starts", "running", "service_memory"}; in bytes."""
     store = Store(service, places)
     state = systemd.show(store.unit)
     return {
@@ -30,6 +30,7 @@ def facts(
         "memory": hostfacts.meminfo(),
         "gpus": hostfacts.gpus(),
         "starts": store.starts()[:MOST_STARTS],
+        "running": starts.facts(store, state).as_json() if state.active == "active" else None,
         "service_memory": held(state.cgroup),
     }
 

@@ -51,8 +51,8 @@ def start(tokens: int = 159277, key: str = "k1", at: int = 1, pool: int = 22_390
 
 def facts(**changed: object) -> dict[str, Any]:
     return {
-        "config": CONFIG,
-        "draft_config": json.dumps({"num_hidden_layers": 1}),
+        "model": {"texts": {"config.json": CONFIG}},
+        "draft": {"texts": {"config.json": json.dumps({"num_hidden_layers": 1})}},
         "memory": {"available": 449 * GiB, "total": 449 * GiB},
         "gpus": [{"name": "NVIDIA RTX PRO 6000 Blackwell Server Edition"}] * 8,
         "starts": [],
@@ -94,6 +94,9 @@ def test_with_the_service_running_its_own_pools_and_processes_come_back() -> Non
     used = 8 * (22_390_000_000 + PROCESS)
     now = {"available": 449 * GiB - used}
     assert stopped(now, running) == 449 * GiB
+    assert stopped(now, running, {"bytes": 9 << 20}) == 449 * GiB  # not believed
+    assert stopped(now, running, {"bytes": used - GiB}) == 448 * GiB  # the kernel's own count
+    assert stopped(now, None) == now["available"]
     found = expectation(manifest(), facts(starts=[running], memory=now, running=running))
     assert found is not None and found["available_after"] // GiB == 79
 
@@ -158,6 +161,17 @@ def test_an_explicit_size_needs_no_tokens() -> None:
     assert found["available_after"] is not None
 
 
+def test_a_cpu_has_no_verdict() -> None:
+    found = forecast(manifest(device="cpu"), facts(starts=[start()]))
+    assert found.expect is not None and found.fit is None
+    assert found.expect["available_after"] is None
+
+
+def test_a_model_folder_without_config_has_no_expectation() -> None:
+    assert expectation(manifest(), facts(model={"exists": False, "texts": {}})) is None
+    assert expectation(manifest(), {}) is None
+
+
 def test_no_tier_is_no_pool() -> None:
     found = expectation(manifest(**{"enable-hierarchical-cache": False}), facts(starts=[start()]))
     assert found is not None
@@ -167,7 +181,7 @@ def test_no_tier_is_no_pool() -> None:
 
 def test_a_model_of_another_kind_has_no_expectation() -> None:
     config = json.dumps({"architectures": ["DeepseekV32ForCausalLM"], "num_hidden_layers": 61})
-    found = forecast(manifest(), facts(config=config))
+    found = forecast(manifest(), facts(model={"texts": {"config.json": config}}))
     assert found.expect is None
     assert "DSA" in found.notes[0]
 
@@ -250,7 +264,7 @@ def test_a_recorded_start_that_agrees_changes_nothing() -> None:
 def test_what_a_host_has_free_may_move_a_little() -> None:
     first = expectation(manifest(), facts(starts=[start()]))
     less = expectation(manifest(), facts(starts=[start()], memory={"available": 447 * GiB}))
-    far = expectation(manifest(), facts(starts=[start()], memory={"available": 400 * GiB}))
+    far = expectation(manifest(), facts(starts=[start()], memory={"available": 436 * GiB}))
     assert still_holds(first, less)
     assert not still_holds(first, far)
 

@@ -103,6 +103,19 @@ def test_what_auto_means_for_the_kv_dtype(quantization: object, fp8: bool | None
 
 
 @pytest.mark.parametrize(
+    "text, fp8",
+    [
+        ('{"quantization": {"quant_algo": "NVFP4", "kv_cache_quant_algo": "FP8"}}', True),
+        ('{"quantization": {"quant_algo": "NVFP4"}}', False),
+        ("{}", None),
+        ("{", None),
+    ],
+)
+def test_modelopt_tells_in_a_file_of_its_own(text: str, fp8: bool | None) -> None:
+    assert geometry(json.dumps(LLAMA), text).kv_fp8 is fp8
+
+
+@pytest.mark.parametrize(
     "config, layers",
     [
         ({"num_hidden_layers": 1}, 1),
