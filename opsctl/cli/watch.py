@@ -9,6 +9,7 @@ import typer
 from opsctl.cli import fleet
 from opsctl.cli.frame import Settings
 from opsctl.errors import NothingSelected, OpsctlError
+from opsctl.views.locks import left_over
 
 
 def watch(
@@ -19,8 +20,9 @@ def watch(
 ) -> None:
     """Watch runs that are going on.
 
-    From their beginning: a restart that was detached from, or somebody else's. Ends as the run
-    ends (0, 5, 6); Ctrl-C only ends the watching.
+    From their beginning: a restart that was detached from, or somebody else's. One that has ended
+    meanwhile is shown, too, and its lock given back. Ends as the run ends (0, 5, 6); Ctrl-C only
+    ends the watching.
     """
     from opsctl import rollout
     from opsctl.cli.rolling import conclude
@@ -41,13 +43,14 @@ def watch(
 
 
 def running(said: dict[str, Any]) -> list[str]:
-    """Names of the runs that are at work on any host."""
+    """Names of the runs that are at work on any host, or that ended while nobody watched: those
+    still hold their lock."""
     return sorted(
         {
             service["run"]["run"]
             for answer in said.values()
             if not isinstance(answer, OpsctlError)
             for service in answer["services"]
-            if (service.get("run") or {}).get("active")
+            if (service.get("run") or {}).get("active") or left_over(service)
         }
     )

@@ -28,3 +28,9 @@ def line(host: str, service: str, lock: Mapping[str, Any]) -> str:
         f"{host} {service}: locked by {lock.get('owner') or 'unknown'}{when}, "
         f"run {lock.get('run') or 'unknown'}: {lock.get('reason') or 'no reason given'}"
     )
+
+
+def left_over(service: Mapping[str, Any]) -> bool:
+    """Whether a service's lock is of a run that has ended while nobody watched it."""
+    lock, run = service.get("lock") or {}, service.get("run") or {}
+    return bool(lock) and lock.get("run") == run.get("run") and not run.get("active")

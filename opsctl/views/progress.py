@@ -80,12 +80,20 @@ def tell(before: Picture, after: Picture, event: Mapping[str, Any]) -> list[str]
             lines += [f"{head}  │ {harmless(line)}" for line in check.get("evidence") or ()]
         return lines
     if kind == "note":
-        return [head + said(event), *(f"{head}  │ {harmless(x)}" for x in event.get("log") or ())]
+        return [f"{head}{line}" for line in _note(before, event)]
     if kind == "result":
         return [head + outcome(event)]
     if kind == "progress":
         return [head + line for line in _moves(before, after)]
     return []
+
+
+def _note(before: Picture, event: Mapping[str, Any]) -> list[str]:
+    """The guard's reason to try again or restore is the gate that has just been told."""
+    text = said(event)
+    if before.gates and text == f"{before.gates[-1]['id']}: {harmless(before.gates[-1]['detail'])}":
+        return []
+    return [text, *(f"  │ {harmless(line)}" for line in event.get("log") or ())]
 
 
 def outcome(result: Mapping[str, Any]) -> str:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from opsctl.errors import OpsctlError, Unreachable
 from opsctl.views.document import Said, expected_ranks, seen_ranks
 from opsctl.views.figures import NONE, count, gb, gib, short, span
+from opsctl.views.locks import left_over
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -116,7 +117,9 @@ def pools(service: Mapping[str, Any]) -> str:
 def note(service: Mapping[str, Any]) -> str:
     """What an operator must know before he touches this service."""
     said = []
-    if lock := service.get("lock"):
+    if left_over(service):
+        said.append("a run has ended unwatched: `opsctl watch` shows how")
+    elif lock := service.get("lock"):
         said.append(f"locked by {lock.get('owner', '?')}: {lock.get('reason') or 'no reason'}")
     if (run := service.get("run")) and run.get("active"):
         said.append(f"run {run['run']}: {run.get('phase') or 'starting'}")

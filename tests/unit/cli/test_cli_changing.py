@@ -1,4 +1,4 @@
-"""restart, start, stop, rollback, remove, unlock, watch: plan, consent, what hosts are told, ends."""
+"""Verbs that change hosts: plan, consent, what hosts are told, how it ends."""
 
 import copy
 import json
@@ -182,9 +182,12 @@ def test_detach_returns_at_once_and_says_how_to_look(cli):
     assert "opsctl watch kimi" in done.stderr
     assert "error" not in done.stderr
     assert done.exit_code == 0
-    assert json.loads(cli("restart", "--yes", "--limit", "h1", "--detach", "-o", "json").stdout)[
-        "results"
-    ][0]["outcome"] == "detached"
+    assert (
+        json.loads(cli("restart", "--yes", "--limit", "h1", "--detach", "-o", "json").stdout)[
+            "results"
+        ][0]["outcome"]
+        == "detached"
+    )
 
 
 def test_a_bad_timeout_is_refused_before_anything(cli):
@@ -235,9 +238,7 @@ def test_unlock_shows_whose_it_is_and_needs_yes(cli):
     change(cli, "h1", lock=LOCK)
     done = cli("unlock", "kimi")
     assert done.exit_code == 2
-    assert (
-        "h1 kimi: locked by ann@desk since 2026-03-02 00:05:08Z, run r-1: ratio 4" in done.stderr
-    )
+    assert "h1 kimi: locked by ann@desk since 2026-03-02 00:05:08Z, run r-1: ratio 4" in done.stderr
     assert "unlock" not in verbs(cli, "h1")
     done = cli("unlock", "kimi", "--yes")
     assert done.exit_code == 0, done.output
@@ -258,6 +259,16 @@ def test_watch_follows_what_is_going_on(cli):
     assert done.exit_code == 5
     assert cli.hosts["h2"].said("follow")[0].args[:2] == ("kimi", "r-9")
     assert "launch" not in verbs(cli, "h2")
+
+
+def test_watch_shows_how_a_run_ended_that_nobody_watched(cli):
+    guarded(cli)
+    change(cli, "h1", run={"run": "r-1", "active": False, "phase": ""}, lock=LOCK)
+    assert "a run has ended unwatched" in cli("status").stdout
+    done = cli("watch", "kimi")
+    assert done.exit_code == 0, done.output
+    assert "confirmed" in done.stdout
+    assert cli.hosts["h1"].said("unlock")[0].args == ("kimi", "--run", "r-1")
 
 
 def test_watch_without_a_run_says_so(cli):

@@ -3,6 +3,7 @@
 import json
 import os
 import stat
+import sys
 from pathlib import Path
 
 import pytest
@@ -40,9 +41,11 @@ def place(tmp_path, monkeypatch):
 
     class Place:
         path = inventory
-        environ: dict = {"XDG_CACHE_HOME": str(tmp_path / "cache")}
-        raw: dict = {"hosts": {"h1": said("h1")}}
         cache = tmp_path / "cache" / "opsctl"
+
+        def __init__(self):
+            self.environ = {"XDG_CACHE_HOME": str(tmp_path / "cache")}
+            self.raw = {"hosts": {"h1": said("h1")}}
 
         def book(self, **options):
             return read_book(self.path, environ=self.environ, **options)
@@ -56,8 +59,6 @@ def place(tmp_path, monkeypatch):
     def document(path, limit=None):
         reads.append(path)
         return here.raw
-
-    import sys
 
     monkeypatch.setattr(sys.modules["opsctl.inventory.book"], "document", document)
     monkeypatch.chdir(tmp_path)
@@ -170,7 +171,9 @@ def test_a_password_that_came_later_takes_the_cache_away(place):
     assert not list(place.cache.iterdir())
 
 
-@pytest.mark.parametrize("text", ["", "{", "[]", '{"files": 1}', '{"files": [], "hosts": {"h": 1}}'])
+@pytest.mark.parametrize(
+    "text", ["", "{", "[]", '{"files": 1}', '{"files": [], "hosts": {"h": 1}}']
+)
 def test_a_broken_cache_is_no_error(place, text):
     place.book()
     (file,) = place.cache.iterdir()

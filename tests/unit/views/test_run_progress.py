@@ -28,7 +28,9 @@ RUN = [
     progress(127.0, {"TP0": "weights", "TP1": "weights"}),
     progress(130.0, {"TP0": "kv", "TP1": "weights"}),
     {"time": 140.0, "event": "gate", "check": GATE},
+    {"time": 140.1, "event": "note", "text": "ranks: TP3 missing", "log": ["TP2 said\x1b[1m x"]},
     {"time": 141.0, "event": "note", "text": "tried once more", "log": ["last line"]},
+    {"time": 142.0, "event": "phase", "phase": "restore"},
     {"time": 150.0, "event": "result", "outcome": "rolled_back", "release": "ab" * 32,
      "seconds": 50.0, "cause": "ranks: TP3 missing", "checks": [GATE]},
 ]  # fmt: skip
@@ -45,6 +47,7 @@ def test_lines_only_for_what_is_new():
         "h1 kimi:   │ TP2 said␛[1m x",
         "h1 kimi: tried once more",
         "h1 kimi:   │ last line",
+        "h1 kimi: restore",
         "h1 kimi: a gate failed; the last confirmed release was restored and serves, release "
         "abababababab, after 50 s: ranks: TP3 missing",
     ]
