@@ -95,8 +95,7 @@ def generation(answer: Answer) -> Check:
     choice, problem = _choice("generation", answer)
     if problem is not None:
         return problem
-    usage = (answer.json() or {}).get("usage") or {}
-    tokens = usage.get("completion_tokens")
+    tokens = _dict(answer.json().get("usage")).get("completion_tokens")
     if not isinstance(tokens, int) or tokens < 1 or not isinstance(choice.get("text"), str):
         return Check("generation", FAIL, "the answer holds no generated tokens", [_excerpt(answer)])
     detail = f"{count(tokens)} tokens in {answer.seconds:.1f} s"
@@ -108,7 +107,7 @@ def reasoning(answer: Answer) -> Check:
     choice, problem = _choice("reasoning", answer)
     if problem is not None:
         return problem
-    message = choice.get("message") or {}
+    message = _dict(choice.get("message"))
     thought, content = message.get("reasoning_content"), message.get("content")
     evidence = [f"reasoning_content: {_quote(thought)}", f"content: {_quote(content)}"]
     if not thought:
@@ -129,11 +128,11 @@ def tools(answer: Answer) -> Check:
     choice, problem = _choice("tools", answer)
     if problem is not None:
         return problem
-    message = choice.get("message") or {}
-    calls, content = message.get("tool_calls") or [], message.get("content") or ""
+    message = _dict(choice.get("message"))
+    calls, content = message.get("tool_calls"), str(message.get("content") or "")
     finish = choice.get("finish_reason")
     evidence = [f"finish_reason: {finish}", f"tool_calls: {_quote(json.dumps(calls))}"]
-    if not calls:
+    if not isinstance(calls, list) or not calls:
         evidence.append(f"content: {_quote(content)}")
         if finish == "length":
             detail = "no tool call before gates.max_tokens ended; raise it"
@@ -152,7 +151,7 @@ def tools(answer: Answer) -> Check:
 
 
 def _call_problem(call: Any, finish: Any) -> str:
-    function = (call.get("function") if isinstance(call, dict) else None) or {}
+    function = _dict(_dict(call).get("function"))
     wanted = TOOL["function"]["name"]  # type: ignore[index]
     if function.get("name") != wanted:
         return f"the call names {function.get('name')!r}, not {wanted!r}"
@@ -241,6 +240,11 @@ def _choice(gate: str, answer: Answer) -> "tuple[Dict[str, Any], Optional[Check]
     if not isinstance(choices, list) or not choices or not isinstance(choices[0], dict):
         return {}, Check(gate, FAIL, "the answer holds no choice", [_excerpt(answer)])
     return choices[0], None
+
+
+def _dict(value: Any) -> Dict[str, Any]:
+    """Engines of other hands answer anything; what is no object has no fields."""
+    return value if isinstance(value, dict) else {}
 
 
 def _answered(answer: Answer) -> str:
