@@ -50,7 +50,7 @@ class Fleet:
         done = subprocess.run(
             [_tool("ansible-playbook"), "-i", str(self.inventory), name, *more],
             cwd=cwd,
-            env={**os.environ, "ANSIBLE_NOCOLOR": "1", **_private()},
+            env={**os.environ, "ANSIBLE_NOCOLOR": "1"},
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
@@ -82,13 +82,6 @@ class Fleet:
 
 def _tool(name: str) -> str:
     return str(Path(sys.executable).with_name(name))
-
-
-def _private() -> dict[str, str]:
-    """Labs share addresses: a connection that another one has left open must not be taken."""
-    folder = Path(os.environ.get("LAB_DIR", "/tmp/lab")) / "cp"
-    folder.mkdir(parents=True, exist_ok=True)
-    return {"ANSIBLE_SSH_CONTROL_PATH_DIR": str(folder)}
 
 
 def recap(output: str) -> dict[str, dict[str, int]]:
