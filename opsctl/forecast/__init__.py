@@ -5,7 +5,7 @@ from opsctl.forecast.expectation import (
     expectation,
     explain,
     forecast,
-    still_holds,
 )
+from opsctl.forecast.standing import still_holds
 
 __all__ = ["Forecast", "expectation", "explain", "forecast", "still_holds"]

@@ -16,9 +16,6 @@ from opsctl.forecast.geometry import Geometry, NoForecast, geometry, layers_of_d
 from opsctl.forecast.pools import pools, tiered
 from opsctl.onhost.expect import count, gb, gib, host_pool_tokens
 
-# A change of `available_after` below this, beside its own band, is the host's noise, not news.
-NOISE = 4 << 30
-
 
 @dataclass(frozen=True)
 class Forecast:
@@ -270,41 +267,3 @@ def _pool_line(
         f"host pool {pool['name']}: {count(tokens)} tokens = {gb(pool['bytes'])} a rank, "
         f"× {ranks} = {gb(total)} = {gib(total)}"
     )
-
-
-# -- standing -----------------------------------------------------------------------------------
-
-
-def still_holds(old: Mapping[str, Any] | None, new: Mapping[str, Any] | None) -> bool:
-    """Whether a staged expectation says nothing wrong in the light of a newer one.
-
-    A second deployment of the same description must change nothing: a start that was recorded
-    meanwhile makes the figures sharper, and what is free on the host moves by the minute. As long
-    as the new tokens lie in the old band and the rules are the same, the old one stays.
-    """
-    if not old or not new:
-        return old == new
-    then, now = old.get("kv") or {}, new.get("kv") or {}
-    if then.get("bytes_per_token") != now.get("bytes_per_token"):
-        return False
-    if _rules(old) != _rules(new):
-        return False
-    least, most, tokens = then.get("min"), then.get("max"), now.get("tokens")
-    if tokens is None or least is None or most is None:
-        same_band = (least, most) == (now.get("min"), now.get("max"))
-        if not same_band:
-            return False
-    elif not least <= tokens <= most:
-        return False
-    before, after = old.get("available_after"), new.get("available_after")
-    if before is None or after is None:
-        return bool(before == after)
-    band = before - (old.get("available_least") or before)
-    return bool(abs(before - after) < NOISE + band)
-
-
-def _rules(expect: Mapping[str, Any]) -> Any:
-    found = expect.get("host_pools")
-    if found is None:
-        return None
-    return [{key: value for key, value in pool.items() if key != "bytes"} for pool in found]

@@ -9,9 +9,11 @@ from __future__ import annotations
 import http.client
 import json
 import socket
+import threading
 import time
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from typing import Any, Callable, Dict, List, Mapping, Optional
+from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional
 
 LIMIT = 4 << 20  # bytes of an answer; the largest real one is /metrics with about 100 KB
 
@@ -126,14 +128,14 @@ def send(
             headers["Content-Type"] = "application/json"
             payload = json.dumps(request.body).encode()
         connection.request(request.method, request.path, body=payload, headers=headers)
-        _deadline(connection, began + timeout)
-        response = connection.getresponse()
-        body = _body(connection, response, began + timeout)
+        with _cut_off(connection, began + timeout):
+            response = connection.getresponse()
+            body = _body(response)
         status = response.status
-    except socket.timeout:
-        error = f"no whole answer within {timeout:.0f} s"
     except (OSError, http.client.HTTPException, ValueError) as problem:
         error = str(problem) or type(problem).__name__
+        if isinstance(problem, socket.timeout) or time.monotonic() >= began + timeout:
+            error = f"no whole answer within {timeout:g} s"
     finally:
         connection.close()
     return Answer(status, body, time.monotonic() - began, error)
@@ -181,22 +183,34 @@ def _authorization(key_file: Optional[str]) -> Dict[str, str]:
     return {"Authorization": f"Bearer {key}"}
 
 
-def _deadline(connection: http.client.HTTPConnection, until: float) -> None:
-    """The socket's own timeout counts per operation: a server that drips would never end."""
-    left = until - time.monotonic()
-    if left <= 0:
+@contextmanager
+def _cut_off(connection: http.client.HTTPConnection, until: float) -> Iterator[None]:
+    """Shuts the connection down at a time: the socket's own timeout counts anew at each byte, so
+    that a server which drips, headers or body, would never end. Raises socket.timeout then."""
+    peer = connection.sock
+    over = threading.Event()
+
+    def shut() -> None:
+        over.set()
+        with suppress(OSError):
+            peer.shutdown(socket.SHUT_RDWR)
+
+    timer = threading.Timer(max(0.0, until - time.monotonic()), shut)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+    if over.is_set():  # a connection that was cut reads like one that ended
         raise socket.timeout
-    if connection.sock is not None:
-        connection.sock.settimeout(left)
 
 
-def _body(
-    connection: http.client.HTTPConnection, response: http.client.HTTPResponse, until: float
-) -> bytes:
+def _body(response: http.client.HTTPResponse) -> bytes:
+    """The body, cut at LIMIT. IncompleteRead if it ends before its announced length."""
     parts: List[bytes] = []
     size = 0
     while size < LIMIT:
-        _deadline(connection, until)
         part = response.read1(min(65536, LIMIT - size))
         if not part:
             break

@@ -137,7 +137,22 @@ def drip(peer: socket.socket) -> None:
         time.sleep(0.1)
 
 
-@pytest.mark.parametrize("speak", [slow_start, drip])
+def drip_headers(peer: socket.socket) -> None:
+    peer.sendall(b"HTTP/1.1 200 OK\r\nX-Long: ")
+    for _ in range(30):
+        peer.sendall(b"x")
+        time.sleep(0.1)
+
+
+def drip_without_a_length(peer: socket.socket) -> None:
+    """The end of the connection is the end of the body: a cut must not look like one."""
+    peer.sendall(b"HTTP/1.1 200 OK\r\n\r\n")
+    for _ in range(30):
+        peer.sendall(b"x")
+        time.sleep(0.1)
+
+
+@pytest.mark.parametrize("speak", [slow_start, drip, drip_headers, drip_without_a_length])
 def test_the_time_limit_is_for_the_whole_answer(speak: Callable[[socket.socket], None]) -> None:
     with raw(speak) as address:
         began = time.monotonic()
