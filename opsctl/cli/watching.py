@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from opsctl.cli.console import console, lively, talk
 from opsctl.cli.frame import Settings
 from opsctl.views.progress import Picture, advance, drawing, tell
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
 
 Runs = dict[tuple[str, str], Picture]
 
@@ -35,12 +39,18 @@ class Watcher:
 class LiveWatcher(Watcher):
     """Draws at rich's pace, not at that of the events."""
 
-    def __rich__(self) -> Any:
+    def __init__(self) -> None:
+        super().__init__()
+        self._came: dict[tuple[str, str], float] = {}
+
+    def __rich__(self) -> RenderableType:
         with self._lock:
-            return drawing(self.runs)
+            now = time.monotonic()
+            return drawing(self.runs, {key: now - at for key, at in self._came.items()})
 
     def _tell(self, before: Picture, after: Picture, event: Mapping[str, Any]) -> None:
         """The picture tells it."""
+        self._came[after.host, after.service] = time.monotonic()
 
 
 @contextmanager

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from opsctl.remote.sanitise import text as harmless
@@ -13,8 +13,10 @@ if TYPE_CHECKING:
 _MARKS = {"pass": ("✓", "green"), "fail": ("✗", "red"), "inconclusive": ("?", "yellow")}
 
 
-def table(checks: Iterable[Mapping[str, Any]]) -> Table:
-    """One line a gate; below a gate that did not pass, its evidence."""
+def table(
+    checks: Iterable[Mapping[str, Any]], *, proven: Collection[str] = ("fail", "inconclusive")
+) -> Table:
+    """One line a gate; below a gate that ended so (`proven`), its evidence."""
     from rich.table import Table
     from rich.text import Text
 
@@ -25,7 +27,7 @@ def table(checks: Iterable[Mapping[str, Any]]) -> Table:
     for check in checks:
         mark, style = _MARKS.get(check["status"], ("?", "yellow"))
         drawn.add_row(Text(mark, style), Text(check["id"], style), Text(harmless(check["detail"])))
-        if check["status"] != "pass":
+        if check["status"] in proven:
             for line in check.get("evidence") or ():
                 drawn.add_row("", "", Text(f"│ {harmless(line)}", "dim"))
     return drawn

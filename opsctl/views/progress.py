@@ -6,6 +6,7 @@ terminal, or told line by line where there is none.
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
 
 # Off a terminal a start of many minutes still says now and then that it is alive.
 HEARTBEAT = 60.0
+# Shorter silences than this are ordinary, and would only flicker.
+STILL = 5.0
 
 
 @dataclass(frozen=True)
@@ -76,7 +79,7 @@ def tell(before: Picture, after: Picture, event: Mapping[str, Any]) -> list[str]
     if kind == "gate":
         check = event["check"]
         lines = [head + checks.line(check)]
-        if check["status"] != "pass":
+        if check["status"] == "fail":
             lines += [f"{head}  │ {harmless(line)}" for line in check.get("evidence") or ()]
         return lines
     if kind == "note":
@@ -122,30 +125,38 @@ def summary(ranks: Mapping[str, str]) -> str:
     return f"{len(ranks)} rank{'s' if len(ranks) != 1 else ''}: {parts}"
 
 
-def drawing(pictures: Mapping[tuple[str, str], Picture]) -> RenderableType:
-    """All runs for a live terminal: a head line, a line by rank, the gates."""
+def drawing(
+    pictures: Mapping[tuple[str, str], Picture], ages: Mapping[tuple[str, str], float] | None = None
+) -> RenderableType:
+    """All runs for a live terminal. `ages`: seconds since each run's last event came.
+
+    A run at work has a head line, its ranks and gates; one that ended well only its head line,
+    or a fleet would not fit a screen.
+    """
     from rich.console import Group
     from rich.text import Text
 
     parts: list[RenderableType] = []
-    for picture in pictures.values():
-        parts.append(Text(_head(picture), style=_style(picture)))
-        if picture.ranks and picture.result is None:
+    for key, picture in pictures.items():
+        parts.append(Text(_head(picture, (ages or {}).get(key, 0.0)), style=_style(picture)))
+        if picture.result is None and picture.ranks:
             parts.append(_ranks(picture))
-        if picture.gates:
-            parts.append(checks.table(picture.gates))
-        parts += [Text(f"  {note}", "dim") for note in picture.notes[-3:]]
+        shown = [g for g in picture.gates if picture.result is None or g["status"] == "fail"]
+        if shown:
+            parts.append(checks.table(shown, proven=("fail",)))
+        if picture.result is None:
+            parts += [Text(f"  {note}", "dim") for note in picture.notes[-3:]]
     return Group(*parts)
 
 
-def _head(picture: Picture) -> str:
+def _head(picture: Picture, age: float) -> str:
     name = f"{picture.host} {picture.service}"
     if picture.result is not None:
         return f"{name}: {outcome(picture.result)}"
-    text = f"{name}: {picture.phase}, {span(picture.last - picture.began)}"
+    text = f"{name}: {picture.phase}, {span(picture.last - picture.began + age)}"
     if picture.phase in ("start", "restore"):
         text += f"; {summary(picture.ranks)}"
-    if picture.idle >= 5:
+    if picture.idle >= STILL:
         text += f"; nothing has moved for {span(picture.idle)}"
     elif picture.moved:
         text += f"; moving: {picture.moved}"
@@ -156,7 +167,13 @@ def _ranks(picture: Picture) -> RenderableType:
     from rich.columns import Columns
     from rich.text import Text
 
-    return Columns([Text(f"  {r} {p or 'started'}") for r, p in picture.ranks.items()])
+    ranks = sorted(picture.ranks.items(), key=lambda item: _natural(item[0]))
+    return Columns([Text(f"  {rank} {phase or 'started'}") for rank, phase in ranks])
+
+
+def _natural(rank: str) -> list[int]:
+    """TP10 comes after TP9."""
+    return [int(number) for number in re.findall(r"\d+", rank)]
 
 
 def _style(picture: Picture) -> str:

@@ -115,10 +115,29 @@ def test_the_picture_on_a_terminal():
     text = plain(drawing({("h1", "kimi"): picture}))
     assert "h1 kimi: start, 30 s; 2 ranks: kv 1, weights 1; moving: journal" in text
     assert "TP0 kv" in text
+    later = plain(drawing({("h1", "kimi"): picture}, {("h1", "kimi"): 15.0}))
+    assert "start, 45 s" in later
     picture, _ = told(RUN)
     text = plain(drawing({("h1", "kimi"): picture}))
     assert "✗ ranks TP3 missing" in " ".join(text.split())
     assert "TP2 said␛[1m x" in text
+
+
+def test_a_run_that_ended_well_takes_one_line():
+    good = {"id": "unit", "status": "pass", "detail": "runs", "evidence": []}
+    odd = {"id": "ranks", "status": "inconclusive", "detail": "unknown", "evidence": ["TP0: 1"]}
+    events = [RUN[1], *({"event": "gate", "check": c} for c in (good, odd))]
+    at_work, _ = told(events)
+    lines = plain(drawing({("h1", "kimi"): at_work})).splitlines()
+    assert [line.split()[0] for line in lines] == ["h1", "✓", "?"]
+    ended, _ = told([*events, {"event": "result", "outcome": "confirmed"}])
+    assert plain(drawing({("h1", "kimi"): ended})) == "h1 kimi: confirmed\n"
+
+
+def test_ranks_stand_in_their_order():
+    picture, _ = told([progress(1, {"TP10": "kv", "TP2": "kv", "TP1": "kv"})])
+    line = plain(drawing({("h1", "kimi"): picture})).splitlines()[1]
+    assert line.split() == ["TP1", "kv", "TP2", "kv", "TP10", "kv"]
 
 
 @pytest.mark.parametrize("kind", ["confirmed", "rolled_back", "failed", "unchanged"])
