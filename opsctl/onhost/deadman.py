@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any, Dict
 
-from opsctl.onhost import files, launch, locks
+from opsctl.onhost import ending, files, launch, locks
 from opsctl.onhost.store import Store
 from opsctl.onhost.systemd import Systemd
 
@@ -25,21 +25,17 @@ def decide(over: bool, alive: bool, age: float, stale: float, resumed: int) -> s
     return RESUME if resumed == 0 else RESTORE
 
 
-def over(store: Store, run: str) -> bool:
-    """Whether nothing at all is left to do for a run."""
-    pending = store.pending()
-    mine = pending is not None and pending.get("run") == run
-    told = any(event.get("event") == "result" for event in store.events(run))
-    return store.result(run) is not None and told and not mine
-
-
 def look(store: Store, systemd: Systemd, run: str) -> Dict[str, Any]:
     """One look. Raises files.Busy if the guard cannot even be killed; the next look tries again."""
     watch = launch.watch_of(store.run_document(run))
     guard = locks.guard_unit(store.service)
     resumed = (files.read_json(store.run(run) / "resumed.json") or {}).get("times", 0)
     decision = decide(
-        over(store, run), systemd.show(guard).up, store.heartbeat_age(run), watch["stale"], resumed
+        ending.over(store, run),
+        systemd.show(guard).up,
+        store.heartbeat_age(run),
+        watch["stale"],
+        resumed,
     )
     if decision == DONE:
         systemd.stop_timer(f"{locks.deadman_unit(store.service)}.timer")

@@ -12,7 +12,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, Callable, ContextManager, Dict, Iterator, List, Mapping, Optional
 
-from opsctl.onhost import files, preflight, startup, swap, zero
+from opsctl.onhost import ending, files, preflight, startup, swap, zero
 from opsctl.onhost.gates import ORDER
 from opsctl.onhost.model import FAIL, Check
 from opsctl.onhost.startup import Clock, Eyes
@@ -273,21 +273,7 @@ class Guard:
         )
 
     def _close(self, result: Dict[str, Any]) -> Dict[str, Any]:
-        """The result is on disk before `pending.json` goes: whoever comes after a crash in
-        between finds it, and only repeats what follows here."""
-        store = self.world.store
-        if store.result(self.run) is None:
-            store.write_result(self.run, result)
-        pending = store.pending()
-        if pending is not None and pending.get("run") == self.run:
-            store.remove_pending()
-        if not any(e.get("event") == "result" for e in store.events(self.run)):
-            entry = {key: self.document.get(key) for key in ("run", "op", "owner", "reason")}
-            entry.update({k: result[k] for k in ("outcome", "release", "seconds", "cause")})
-            with suppress(OSError):
-                store.audit({"time": self.world.clock.now(), **entry})
-            self._emit({"event": "result", **result})
-        return result
+        return ending.close(self.world.store, self.run, self.document, result, self._emit)
 
     # -- words and book-keeping
 

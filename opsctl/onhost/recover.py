@@ -10,7 +10,7 @@ import sys
 from contextlib import suppress
 from typing import Callable
 
-from opsctl.onhost import swap
+from opsctl.onhost import ending, swap
 from opsctl.onhost.store import Places, Refused, Store, services
 from opsctl.onhost.swap import CONFIRM
 from opsctl.onhost.systemd import CallFailed, Systemd
@@ -54,11 +54,17 @@ def recover_service(store: Store, systemd: Systemd, launch: Launch) -> None:
 
 
 def _without_pending(store: Store, systemd: Systemd) -> None:
-    """None is there, as nearly always; or it was spoilt, and nobody knows what stands there."""
+    """None is there, as nearly always; or it was spoilt, and nobody knows what stands there. A run
+    that had only been launched is closed, not begun: by now nobody may expect it any more."""
     if store.pending_is_there():
         if store.confirmed():
             _put_in_place(store, systemd, store.confirmed())
         store.remove_pending()
+    for run in store.runs()[:1]:
+        if not ending.over(store, run):
+            cause = "the host lost power or was restarted before anything was touched"
+            result = ending.untouched(store, run, cause)
+            ending.close(store, run, store.run_document(run), result)
 
 
 def _put_in_place(store: Store, systemd: Systemd, digest: str) -> None:

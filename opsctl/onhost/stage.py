@@ -28,7 +28,6 @@ _VARIABLE = re.compile(r"\b([A-Z0-9_]*(?:KEY|TOKEN|SECRET|PASSWORD)=)[^\s\"']+")
 _RECOVER_UNIT = """\
 [Unit]
 Description=opsctl: settle a deployment that was interrupted by a power cut or a reboot
-ConditionPathExistsGlob={var}/*/pending.json
 
 [Service]
 Type=oneshot

@@ -38,7 +38,7 @@ def manifest(store: Store, content: bytes, state: UnitState) -> Dict[str, Any]:
         "was_enabled": state.properties.get("UnitFileState", "").startswith("enabled"),
         "ranks": [],
         "expect": None,
-        "gates": {"generation": False, "reasoning": False, "tools": False},
+        "gates": {"generation": False, "reasoning": False, "tools": False, "soak": 10.0},
         "memory": {},
     }
 

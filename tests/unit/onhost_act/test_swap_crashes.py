@@ -549,3 +549,5 @@ def settled(host: Host, before: bytes | None) -> None:
     else:
         assert host.systemd.running == before
         assert host.store.pending() is None
+    result = host.store.result("r1")
+    assert result is not None and host.store.events("r1")[-1]["event"] == "result"
