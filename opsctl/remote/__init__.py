@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from opsctl.remote.host import Host
-from opsctl.remote.target import Target
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:  # pydantic would cost `opsctl --help` 50 ms
+    from opsctl.remote.host import Host
+    from opsctl.remote.target import Target
 
 
 def connect(target: Target) -> Host:
