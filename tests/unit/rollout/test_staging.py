@@ -59,8 +59,12 @@ class Machine(FakeHost):
         self.verbs = {
             "collect": lambda call: {"services": [self.state()]},
             "facts": lambda call: {
-                "config": CONFIG,
-                "draft_config": None,
+                "model": {
+                    "path": "/srv/models/m",
+                    "exists": True,
+                    "texts": {"config.json": CONFIG},
+                },
+                "draft": None,
                 "memory": {"total": 449 * GIB, "available": self.available},
                 "gpus": [{"name": "NVIDIA RTX PRO 6000 Blackwell Server Edition"}] * 8,
                 "starts": [],
