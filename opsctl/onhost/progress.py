@@ -27,7 +27,8 @@ MiB = 1 << 20
 READ_STEP = 4 * MiB  # of all processes together
 RSS_STEP = 16 * MiB  # of one process, up or down: shards are mapped and let go
 GPU_STEP = 2 * MiB  # nvidia-smi counts MiB
-CPU_SHARE = 0.2  # of one core over the time since CPU time last counted
+CPU_SHARE = 0.2  # of one core, over CPU_WINDOW seconds at most
+CPU_WINDOW = 10.0
 CPU_ALONE = 3  # times stall
 
 # Events that a start makes by itself. "app_ready" and the like come once; an error is the crash
@@ -53,6 +54,7 @@ class Progress:
         self._read = 0
         self._rss: Dict[int, int] = {}
         self._ticks: Dict[int, int] = {}
+        self._ticks_at = now
         self._gpu = 0
         self._first = True
 
@@ -150,13 +152,15 @@ class Progress:
         return True
 
     def _cpu(self, now: float, samples: Mapping[int, Sample]) -> bool:
-        """CPU_SHARE of a core since CPU time last counted: threads that only wake stay below it."""
+        """CPU_SHARE of a core: threads that only wake stay below it. The window slides, so that
+        work that begins after a long wait counts at once."""
         ticks = sum(max(0, sample[2] - self._ticks.get(pid, 0)) for pid, sample in samples.items())
-        span = now - self.cpu_at
-        if not self._first and ticks < CPU_SHARE * self._ticks_per_second * max(span, 1.0):
-            return False
-        self._ticks = {pid: sample[2] for pid, sample in samples.items()}
-        return True
+        span = now - self._ticks_at
+        busy = ticks >= CPU_SHARE * self._ticks_per_second * max(span, 1.0)
+        if busy or self._first or span >= CPU_WINDOW:
+            self._ticks = {pid: sample[2] for pid, sample in samples.items()}
+            self._ticks_at = now
+        return busy
 
 
 def _shape(data: Mapping[str, Any]) -> str:

@@ -81,6 +81,14 @@ def test_slow_work_adds_up() -> None:
     assert set(moved) == {"", "io"}
 
 
+def test_work_that_begins_after_a_long_wait_counts_at_once() -> None:
+    progress = watch()
+    for second in range(0, 800, 2):
+        assert progress.observe(float(second), [], {1: (0, 500 * MIB, 100)}) == ""
+    assert progress.observe(800.0, [], {1: (0, 500 * MIB, 300)}) == "cpu"
+    assert progress.idle(800.0) == 0
+
+
 def test_gpu_memory() -> None:
     progress = watch()
     progress.observe(0.0, gpu_used=1000 * MIB)
