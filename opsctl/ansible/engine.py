@@ -94,6 +94,8 @@ def asked(environment: dict[str, Any], python: str, sent: bool) -> dict[str, Any
 
 def local_wheels(install: dict[str, Any] | None) -> list[Path]:
     """Packages of a mirror that is a folder on the controller; [] if it is one on the host."""
-    mirror = Path((install or {}).get("mirror") or "/nonexistent")
+    mirror = (install or {}).get("mirror")
+    if not mirror or not Path(mirror).is_dir():
+        return []
     kinds = (".whl", ".tar.gz", ".zip")
-    return sorted(p for p in mirror.glob("*") if p.name.endswith(kinds)) if mirror.is_dir() else []
+    return sorted(p for p in Path(mirror).iterdir() if p.name.endswith(kinds))

@@ -53,6 +53,7 @@ def test_broken_files(tmp_path: Path) -> None:
     assert problems[1] == "model.safetensors.index.json is not a JSON object"
 
 
-def test_no_folder() -> None:
-    answer = main({"folders": [{"path": "/nonexistent", "size": None, "what": "draft model"}]})
-    assert answer["problems"] == ["draft model /nonexistent: no such folder on the host"]
+def test_no_folder(tmp_path: Path) -> None:
+    none = str(tmp_path / "none")
+    answer = main({"folders": [{"path": none, "size": None, "what": "draft model"}]})
+    assert answer["problems"] == [f"draft model {none}: no such folder on the host"]
