@@ -32,6 +32,14 @@ def host(name: str, answer: Said) -> dict[str, Any]:
     return {"host": name, "reachable": True, "services": services}
 
 
+def start_ranks(service: Mapping[str, Any]) -> dict[str, Any]:
+    """What each rank logged in the start that runs now; nothing of one that is over, since its
+    memory is given back."""
+    if service.get("state") in ("inactive", "failed", "absent"):
+        return {}
+    return (service.get("start") or {}).get("ranks") or {}
+
+
 def expected_ranks(service: Mapping[str, Any]) -> list[str]:
     """Ranks that the running release must show; empty for a unit that opsctl did not write."""
     return list((service.get("manifest") or {}).get("ranks") or ())
@@ -40,7 +48,7 @@ def expected_ranks(service: Mapping[str, Any]) -> list[str]:
 def seen_ranks(service: Mapping[str, Any]) -> list[str]:
     """Expected ranks (all ranks, if none are expected) that logged their KV cache in this start,
     and their host pools if the release says that there are any."""
-    ranks = (service.get("start") or {}).get("ranks") or {}
+    ranks = start_ranks(service)
     expect = (service.get("manifest") or {}).get("expect") or {}
     pools = bool(expect.get("host_pools"))
     return [
@@ -53,7 +61,7 @@ def seen_ranks(service: Mapping[str, Any]) -> list[str]:
 
 
 def _service(service: Mapping[str, Any], memory: Mapping[str, Any]) -> dict[str, Any]:
-    ranks = (service.get("start") or {}).get("ranks") or {}
+    ranks = start_ranks(service)
     return {
         "service": service["service"],
         "unit": service["unit"],

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from opsctl.errors import OpsctlError, Unreachable
-from opsctl.views.document import Said, expected_ranks, seen_ranks
+from opsctl.views.document import Said, expected_ranks, seen_ranks, start_ranks
 from opsctl.views.figures import NONE, count, gb, gib, short, span
 from opsctl.views.locks import left_over
 
@@ -94,8 +94,8 @@ def ranks(service: Mapping[str, Any]) -> str:
 
 def tokens(service: Mapping[str, Any]) -> str:
     """Equal on all ranks in a good start; if not, the least and the most."""
-    facts = (service.get("start") or {}).get("ranks") or {}
-    values = sorted({r["kv_tokens"] for r in facts.values() if r.get("kv_tokens") is not None})
+    facts = start_ranks(service).values()
+    values = sorted({r["kv_tokens"] for r in facts if r.get("kv_tokens") is not None})
     if not values:
         return NONE
     return count(values[0]) if len(values) == 1 else f"{count(values[0])} … {count(values[-1])}"
@@ -103,10 +103,9 @@ def tokens(service: Mapping[str, Any]) -> str:
 
 def pools(service: Mapping[str, Any]) -> str:
     """Host memory by rank: "8 × 44.77 GB", or each figure with the number of its ranks."""
-    facts = (service.get("start") or {}).get("ranks") or {}
     sums = Counter(
         sum(int(pool["bytes"]) for pool in rank["host_pools"])
-        for rank in facts.values()
+        for rank in start_ranks(service).values()
         if rank.get("host_pools")
     )
     if not sums:

@@ -120,6 +120,15 @@ def test_a_unit_of_other_hands_has_no_expected_ranks(reference):
     assert status.rows({"h1": answer})[0][3] == "0 (not by opsctl)"
 
 
+@pytest.mark.parametrize("state", ["inactive", "failed"])
+def test_a_start_that_is_over_holds_nothing(reference, state):
+    answer = changed(reference, state=state, health="unknown")
+    service = document.document({"h1": answer})["hosts"][0]["services"][0]
+    assert service["ranks"] == {"expected": 8, "seen": 0}
+    assert (service["kv"]["tokens"], service["host_pools"]) == (None, [])
+    assert status.rows({"h1": answer})[0][5:8] == ("0/8", "–", "–")
+
+
 def test_an_absent_service_has_nothing(reference):
     bare = {"service": "kimi", "unit": "sglang-kimi.service", "state": "absent"}
     reference["services"] = [bare]
