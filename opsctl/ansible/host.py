@@ -11,4 +11,5 @@ class ActionModule(Action):
     """Arguments: users, folders {path: mode}, nofile, journal_max_use."""
 
     def act(self) -> dict[str, Any]:
-        return outcome(self.program("host", self.args | {"check": self.check}))
+        number = int(self.args["nofile"])  # ansible-core 2.18: a template gives text
+        return outcome(self.program("host", self.args | {"nofile": number, "check": self.check}))
