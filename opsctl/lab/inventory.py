@@ -6,12 +6,13 @@ import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
+from opsctl.errors import OpsctlError
 from opsctl.lab import shell
 from opsctl.rehearsal import wheel
 
 HOSTS = """\
 # Written by `opsctl lab up`; `opsctl lab down` takes it away.
-kimi:
+{group}:
   hosts:
 {hosts}  vars:
     ansible_user: root
@@ -19,7 +20,7 @@ kimi:
     ansible_ssh_common_args: -F {lab}/ssh/config
     ansible_python_interpreter: /usr/bin/python3
 """
-SERVICES = """\
+REFERENCE = """\
 # The reference deployment, on lab hosts. Change hicache-ratio to 4.0 and deploy again.
 # The times are short because the stand-in engine's clock is: 200 of its seconds take one.
 sglang_services:
@@ -54,18 +55,49 @@ sglang_services:
 """
 
 
+SMALL = """\
+# A tiny model on one GPU, for the newer engine's wording, endpoints and shutdown.
+sglang_services:
+  tiny:
+    model: {{path: /srv/models/tiny-llama}}
+    engine:
+      version: "{version}"
+      install:
+        requirements: {wheels}/requirements-{version}.txt
+        mirror: {wheels}
+    port: 30000
+    flags: {{mem-fraction-static: 0.3, max-total-tokens: 4096, enable-metrics: true}}
+    memory: {{min_available: 32GiB, swap: forbid}}
+    gates: {{soak: 2s, poll: 0.2s, request_timeout: 10s}}
+    timing: {{drain: 10s, stall: 8s, cap: 60s}}
+"""
+# Engine version → the scenario that hosts play, its group and the description that fits it.
+PLAYED = {"0.5.9": ("reference", "kimi", REFERENCE), "0.5.23": ("small-0.5.23", "tiny", SMALL)}
+
+
+def played(version: str) -> tuple[str, str, str]:
+    """Raises OpsctlError for a version that no scenario has the lines of."""
+    if version not in PLAYED:
+        raise OpsctlError(
+            f"no scenario has the lines of SGLang {version}",
+            hint=f"there are: {', '.join(PLAYED)}",
+        )
+    return PLAYED[version]
+
+
 def write(lab: Path, hosts: Sequence[str], version: str) -> Path:
     """Write `lab`/inventory and the mirror that it names; a description that is there stays."""
+    _, group, services = played(version)
     folder, wheels = lab / "inventory", lab / "wheels"
     wheel.build(version, wheels)
-    services = folder / "group_vars" / "kimi.yml"
-    services.parent.mkdir(parents=True, exist_ok=True)
+    described = folder / "group_vars" / f"{group}.yml"
+    described.parent.mkdir(parents=True, exist_ok=True)
     lines = "".join(
         f"    {h}: {{ansible_host: {shell.network()}.{10 + int(h[1:])}}}\n" for h in hosts
     )
-    (folder / "hosts.yml").write_text(HOSTS.format(hosts=lines, lab=lab))
-    if not services.exists():
-        services.write_text(SERVICES.format(version=version, wheels=wheels))
+    (folder / "hosts.yml").write_text(HOSTS.format(group=group, hosts=lines, lab=lab))
+    if not described.exists():
+        described.write_text(services.format(version=version, wheels=wheels))
     return folder
 
 

@@ -25,10 +25,13 @@ def up(count: int, version: str = "0.5.9") -> Path:
     """
     if not 1 <= count <= 50:
         raise OpsctlError(f"a lab has 1 to 50 hosts, not {count}")
+    scenario_name, _, _ = inventory.played(version)
+    if not (shell.folder() / "hosts").is_dir():
+        inventory.forget(shell.folder())  # it was of a lab that is gone
     shell.run("up", str(count))
     hosts = [f"h{n}" for n in range(1, count + 1)]
     with ThreadPoolExecutor(min(8, count)) as pool:
-        list(pool.map(rehearse.prepare, hosts))
+        list(pool.map(lambda host: rehearse.prepare(host, packaged()[scenario_name]), hosts))
     return inventory.write(shell.folder(), hosts, version)
 
 

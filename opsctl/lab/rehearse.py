@@ -16,6 +16,7 @@ from opsctl.lab import shell
 PACKAGE = Path(__file__).resolve().parent.parent
 HOME = "usr/local/lib/opsctl-rehearsal"
 MODELS = "/srv/models"
+REFERENCE = PACKAGE / "rehearsal" / "scenarios" / "reference.toml"
 SCENARIO = "etc/opsctl-rehearsal/scenario.toml"
 UNIT = """\
 [Unit]
@@ -37,20 +38,22 @@ SMI = """\
 # REHEARSAL: no GPU is here.
 PYTHONPATH=/{home} exec /usr/bin/python3 -Ss -m opsctl.rehearsal.nvidia_smi "$@"
 """
+# A host that was made one before is left alone: an engine may hold memory there.
 SETUP = f"""\
+test ! -e /{SCENARIO} || exit 0
 set -e
 tar xf - -C / --no-same-owner
 systemctl daemon-reload
 systemctl enable --quiet opsctl-rehearsal-machine.service
 systemctl restart opsctl-rehearsal-machine.service
-test -e {MODELS}/Kimi-K2.5/config.json ||
+test -e {MODELS}/tiny-llama/config.json ||
     PYTHONPATH=/{HOME} python3 -m opsctl.rehearsal.model_files {MODELS}
 """
 
 
-def prepare(host: str) -> None:
-    """Raises OpsctlError with what the host said."""
-    _ssh(host, SETUP, archive())
+def prepare(host: str, scenario: Path = REFERENCE) -> None:
+    """`scenario`: what its engine plays. Raises OpsctlError with what the host said."""
+    _ssh(host, SETUP, archive(scenario))
 
 
 def play(host: str, scenario: str) -> None:
@@ -58,13 +61,13 @@ def play(host: str, scenario: str) -> None:
     _ssh(host, f"cat > /{SCENARIO}.new && mv /{SCENARIO}.new /{SCENARIO}", scenario.encode())
 
 
-def archive() -> bytes:
+def archive(scenario: Path) -> bytes:
     """What a rehearsal host needs on its disk, as a tar."""
     files = {
         f"{HOME}/opsctl/__init__.py": (PACKAGE / "__init__.py").read_bytes(),
         "etc/systemd/system/opsctl-rehearsal-machine.service": UNIT.format(home=HOME).encode(),
         "usr/bin/nvidia-smi": SMI.format(home=HOME).encode(),
-        SCENARIO: (PACKAGE / "rehearsal/scenarios/reference.toml").read_bytes(),
+        SCENARIO: scenario.read_bytes(),
     }
     for path in sorted((PACKAGE / "rehearsal").rglob("*")):
         if path.suffix in (".py", ".toml"):

@@ -20,6 +20,7 @@ from opsctl.rehearsal import cmdline, info, process, rank, server, timeline, war
 from opsctl.rehearsal.answers import Serving
 from opsctl.rehearsal.ranks import Rank, ranks
 from opsctl.rehearsal.scenario import ScenarioError, installed
+from opsctl.rehearsal.state import UP, State
 
 log = logging.getLogger("sglang.launch_server")
 
@@ -134,7 +135,7 @@ def serve_until_stopped(
 ) -> NoReturn:
     scenario, flags = start.scenario, start.flags
     clock, timing = scenario.clock, scenario.timing
-    state = server.State(
+    state = State(
         serving,
         scenario.gpu_figures(flags),
         pace=clock / float(timing["tokens_per_second"]),
@@ -166,7 +167,7 @@ def serve_until_stopped(
     log.info(f"INFO:     Uvicorn running on http://{host}:{port} (Press CTRL+C to quit)")
     if not flags.get("skip-server-warmup"):
         warmup.run(host, port, state, wait=clock * float(timing["warmup"]))
-    state.status = server.UP
+    state.status = UP
     log.info("The server is fired up and ready to roll!")
     stop.wait()
     drain(state, clock * float(timing["drain_poll"]))
@@ -175,7 +176,7 @@ def serve_until_stopped(
     kill_tree()
 
 
-def drain(state: server.State, poll: float) -> None:
+def drain(state: State, poll: float) -> None:
     """Let running requests finish, in the engine's words; it looks every five seconds."""
     log.warning("SIGTERM received. signum=None frame=None. Draining requests and shutting down...")
     state.stopping = True

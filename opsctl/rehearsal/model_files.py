@@ -1,7 +1,7 @@
 """Model folders of the right shape and apparent size: sparse files, real config.json and index.
 
-`python3 -m opsctl.rehearsal.model_files FOLDER` makes both models of the reference deployment. Each
-shard begins with a little real data, so that reading it moves the disk's counters.
+`python3 -m opsctl.rehearsal.model_files FOLDER` makes the models of all scenarios. Each shard
+begins with a little real data, so that reading it moves the disk's counters.
 """
 
 from __future__ import annotations
@@ -55,6 +55,19 @@ DRAFT: dict[str, Any] = {
     "vocab_size": 163840,
     "torch_dtype": "bfloat16",
 }
+# The tiny model that real engines served on a CPU (scenario small-0.5.23).
+TINY: dict[str, Any] = {
+    "architectures": ["LlamaForCausalLM"],
+    "model_type": "llama",
+    "num_hidden_layers": 2,
+    "hidden_size": 256,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "head_dim": 64,
+    "max_position_embeddings": 2048,
+    "vocab_size": 512,
+    "torch_dtype": "bfloat16",
+}
 
 
 def make(folder: Path, config: dict[str, Any], size: int, shards: int) -> None:
@@ -81,6 +94,7 @@ def main() -> None:
     folder = Path(sys.argv[1])
     make(folder / "Kimi-K2.5", KIMI, SIZE, SHARDS)
     make(folder / "kimi-k2.5-eagle3", DRAFT, 6_400_000_000, 1)
+    make(folder / "tiny-llama", TINY, 3_000_000, 1)
 
 
 if __name__ == "__main__":

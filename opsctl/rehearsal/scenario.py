@@ -131,16 +131,18 @@ def parse(tree: Mapping[str, Any], where: str) -> Scenario:
 
 def read(path: Path) -> Scenario:
     """Read a file; with `base = "NAME"`, what it does not say is as scenarios/NAME.toml says."""
+    return parse(_tree(path), str(path))
+
+
+def _tree(path: Path) -> dict[str, Any]:
     try:
         tree = tomllib.loads(path.read_text())
-        base = tree.pop("base", None)
-        if base is not None:
-            tree = {**tomllib.loads((PACKAGED / f"{base}.toml").read_text()), **tree}
     except OSError as error:
         raise ScenarioError(f"cannot read {error.filename}: {error.strerror}") from None
     except tomllib.TOMLDecodeError as error:
         raise ScenarioError(f"{path}: {error}") from None
-    return parse(tree, str(path))
+    base = tree.pop("base", None)
+    return tree if base is None else {**_tree(PACKAGED / f"{base}.toml"), **tree}
 
 
 def installed() -> Scenario:

@@ -4,60 +4,20 @@ from __future__ import annotations
 
 import json
 import logging
+import select
+import socket
 import threading
 import time
-import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-from opsctl.rehearsal import answers, info, metrics
-from opsctl.rehearsal.answers import BadRequest, Serving
+from opsctl.rehearsal import answers, info, metrics, plain
+from opsctl.rehearsal.answers import BadRequest
+from opsctl.rehearsal.state import STARTING, UNHEALTHY, UP, State
 
 log = logging.getLogger("sglang.http_server")
-
-STARTING, UP, UNHEALTHY = "starting", "up", "unhealthy"
-
-
-@dataclass
-class State:
-    """What the handlers share. `alive`: whether every rank still runs; `tell`: to rank 0's log."""
-
-    serving: Serving
-    gpu: Mapping[str, Any]
-    pace: float  # wall seconds a token
-    look: float  # wall seconds of the engine's one-second look in /health
-    patience: float  # wall seconds until /health gives up
-    alive: Callable[[], bool]
-    tell: Callable[[dict[str, Any]], None]
-    created: int = field(default_factory=lambda: int(time.time()))
-    status: str = STARTING
-    stopping: bool = False
-    running: dict[str, float] = field(default_factory=dict)
-    counts: metrics.Counts = field(default_factory=metrics.Counts)
-    lock: threading.Lock = field(default_factory=threading.Lock)
-
-    def begin(self, prompt_tokens: int) -> str:
-        rid = uuid.uuid4().hex
-        with self.lock:
-            self.running[rid] = time.monotonic()
-            running = len(self.running)
-        self.tell({"new": prompt_tokens, "cached": 0, "usage": 0.0, "running": running - 1})
-        return rid
-
-    def end(self, rid: str, answer: answers.Reply) -> None:
-        with self.lock:
-            self.counts.add(answer, time.monotonic() - self.running.pop(rid))
-
-    def drop(self, rid: str) -> None:
-        with self.lock:
-            self.running.pop(rid, None)
-
-    @property
-    def answers_nothing(self) -> bool:
-        return self.serving.fault == "health-200-but-generation-hangs" and self.status == UP
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -143,81 +103,79 @@ class Handler(BaseHTTPRequestHandler):
 
     # -- generating
 
-    def _generate(self, body: Mapping[str, Any], make: Callable[[], answers.Reply]) -> str:
-        """Take the time that the answer needs; hang where the engine would. The request's id."""
-        answer = make()
-        rid = self.state.begin(answer.prompt_tokens)
+    def _answer(
+        self,
+        body: Mapping[str, Any],
+        answer: answers.Reply,
+        whole: Callable[[str], dict[str, Any]],
+        pieces: Callable[[str], Iterable[Mapping[str, Any]]] | None = None,
+    ) -> None:
+        """Take the time that the answer needs, hang where the engine would, then write it.
+
+        A hanging engine keeps its request even when the client has left, so that it never drains.
+        """
+        state = self.state
+        rid = state.begin(answer.prompt_tokens)
         try:
-            while self.state.answers_nothing or not self.state.alive():
+            while state.answers_nothing or not state.alive():
                 time.sleep(0.1)
             if not body.get("stream"):
-                time.sleep(self.state.pace * answer.completion_tokens)
+                self._take(state.pace * answer.completion_tokens)
+                self._json(whole(rid))
+            else:
+                self._events(self._paced(pieces(rid) if pieces else [whole(rid)]))
         except BaseException:
-            self.state.drop(rid)
+            state.drop(rid)
             raise
-        return rid
+        state.end(rid, answer)
 
-    def _paced(self, pieces: Iterable[Mapping[str, Any]], rid: str) -> Iterator[Mapping[str, Any]]:
+    def _take(self, seconds: float) -> None:
+        """Wait; a client that leaves meanwhile aborts its request. Raises ConnectionResetError."""
+        end = time.monotonic() + seconds
+        while (left := end - time.monotonic()) > 0:
+            heard, _, _ = select.select([self.connection], [], [], min(left, 0.2))
+            if heard:
+                if not self.connection.recv(1, socket.MSG_PEEK):
+                    raise ConnectionResetError
+                time.sleep(min(left, 0.2))
+
+    def _paced(self, pieces: Iterable[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
         for piece in pieces:
             yield piece
             time.sleep(self.state.pace)
 
     def chat(self, body: dict[str, Any]) -> None:
-        state = self.state
-        answer = answers.reply(body, state.serving)
-        rid = self._generate(body, lambda: answer)
-        try:
-            if body.get("stream"):
-                self._events(
-                    self._paced(
-                        (
-                            answers.chunk(delta, finish, state.serving, rid, int(time.time()))
-                            for delta, finish in answers.deltas(answer)
-                        ),
-                        rid,
-                    )
-                )
-            else:
-                self._json(answers.chat(answer, state.serving, rid, int(time.time())))
-        finally:
-            state.end(rid, answer)
+        told = self.state.serving
+        answer = answers.reply(body, told)
+        self._answer(
+            body,
+            answer,
+            lambda rid: answers.chat(answer, told, rid, int(time.time())),
+            lambda rid: (
+                answers.chunk(delta, finish, told, rid, int(time.time()))
+                for delta, finish in answers.deltas(answer)
+            ),
+        )
 
     def completions(self, body: dict[str, Any]) -> None:
-        state = self.state
-        answer = answers.text_reply(
-            body.get("prompt", ""),
-            int(body.get("max_tokens") or 16),
-            state.serving,
-            endless=bool(body.get("ignore_eos")),
+        told, endless = self.state.serving, bool(body.get("ignore_eos"))
+        most = int(body.get("max_tokens") or 16)
+        answer = plain.reply(body.get("prompt", ""), most, told, endless=endless)
+        self._answer(
+            body, answer, lambda rid: plain.completion(answer, told, rid, int(time.time()))
         )
-        rid = self._generate(body, lambda: answer)
-        try:
-            told = answers.completion(answer, state.serving, rid, int(time.time()))
-            if body.get("stream"):
-                self._events([told])
-            else:
-                self._json(told)
-        finally:
-            state.end(rid, answer)
 
     def generate(self, body: dict[str, Any]) -> None:
-        state, sampling = self.state, body.get("sampling_params") or {}
-        answer = answers.text_reply(
-            body.get("input_ids") or body.get("text") or "",
-            int(sampling.get("max_new_tokens") or 128),
-            state.serving,
-            endless=bool(sampling.get("ignore_eos")),
-        )
+        told, sampling = self.state.serving, body.get("sampling_params") or {}
+        asked = body.get("input_ids") or body.get("text") or ""
+        most, endless = int(sampling.get("max_new_tokens") or 128), sampling.get("ignore_eos")
+        answer = plain.reply(asked, most, told, endless=bool(endless))
         begun = time.monotonic()
-        rid = self._generate(body, lambda: answer)
-        try:
-            told = answers.generated(answer, state.serving, rid, time.monotonic() - begun)
-            if body.get("stream"):
-                self._events([told])
-            else:
-                self._json(told)
-        finally:
-            state.end(rid, answer)
+        self._answer(
+            body,
+            answer,
+            lambda rid: plain.generated(answer, told, rid, time.monotonic() - begun),
+        )
 
     # -- looking
 

@@ -7,7 +7,7 @@ import json
 import time
 from typing import Any
 
-from opsctl.rehearsal.server import State
+from opsctl.rehearsal.state import State
 
 
 def run(host: str, port: int, state: State, wait: float) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from opsctl.rehearsal import answers, info
+from opsctl.rehearsal import answers, info, plain
 from opsctl.rehearsal.answers import BadRequest, Serving
 
 PARSERS = {"reasoning-parser": "kimi_k2", "tool-call-parser": "kimi_k2"}
@@ -113,7 +113,7 @@ def test_bad_requests_are_refused_in_the_engines_words() -> None:
     with pytest.raises(BadRequest, match="Input should be a valid list"):
         answers.reply({"messages": "x"}, serving())
     with pytest.raises(BadRequest, match=r"The input \(30000 tokens\) is longer than"):
-        answers.text_reply([0] * 30000, 8, serving(), endless=False)
+        plain.reply([0] * 30000, 8, serving(), endless=False)
 
 
 @pytest.mark.parametrize(

@@ -213,6 +213,18 @@ def test_a_request_in_flight_finishes_before_it_stops(tmp_path: Path) -> None:
         engine.end()
 
 
+def test_a_client_that_leaves_holds_up_nothing(engine: Engine) -> None:
+    body = {"messages": [{"role": "user", "content": "hi"}], "max_tokens": 10**7}
+    with pytest.raises(httpx.ReadTimeout):
+        engine.ready().web.post(
+            "/v1/chat/completions", json={**body, "ignore_eos": True}, timeout=0.5
+        )
+    engine.web.close()
+    time.sleep(0.5)
+    engine.process.send_signal(signal.SIGTERM)
+    engine.process.wait(5)
+
+
 @pytest.mark.parametrize("name", ["host-memory-refused", "crash-at-graphs"])
 def test_a_crash_kills_the_whole_tree(tmp_path: Path, name: str) -> None:
     engine = Engine(tmp_path, name)
@@ -270,6 +282,8 @@ def test_a_lost_rank_is_seen_in_health(engine: Engine) -> None:
     engine.ready()
     victim = next(pid for pid, name in engine.children().items() if name.endswith("TP3"))
     os.kill(victim, signal.SIGKILL)
+    while alive(victim):
+        time.sleep(0.02)
     assert engine.web.get("/health").status_code == 503
 
 
