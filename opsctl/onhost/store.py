@@ -260,7 +260,7 @@ class Store:
             last = float(files.read(self.run(run) / "heartbeat") or b"")
         except ValueError:
             return float("inf")
-        return now - last if last <= now else float("inf")
+        return max(0.0, now - last) if last <= now + 1 else float("inf")
 
 
 def replace_folder(new: Path, final: Path) -> None:

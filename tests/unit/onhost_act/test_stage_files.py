@@ -1,0 +1,166 @@
+"""What `stage` writes, with which modes, and what it refuses to write."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from opsctl.onhost.stage import stage
+from opsctl.onhost.store import Places, Refused, Store
+
+A, B = "a" * 64, "b" * 64
+
+
+class Systemd:
+    def __init__(self, places: Places) -> None:
+        self.places = places
+
+    def enable(self, unit: str) -> None:
+        wants = self.places.units / "multi-user.target.wants"
+        wants.mkdir(exist_ok=True)
+        (wants / unit).symlink_to(self.places.units / unit)
+
+
+def bundle(digest: str = A, **more: tuple[int, bytes]) -> dict[str, Any]:
+    unit = f"[Unit]\nX-OpsctlRelease={digest}\n[Service]\nExecStart=/bin/x --tp-size 8\n"
+    files = {
+        "sglang-kimi.service": (0o644, unit.encode()),
+        "release.json": (0o644, json.dumps({"digest": digest}).encode()),
+        "onhost.pyz": (0o644, b"zip"),
+        "secrets/api-key": (0o600, b"canary-key"),
+        **more,
+    }
+    entries = [
+        {"path": path, "mode": mode, "b64": base64.b64encode(content).decode()}
+        for path, (mode, content) in files.items()
+    ]
+    return {"service": "kimi", "digest": digest, "files": entries}
+
+
+@pytest.fixture
+def places(tmp_path: Path) -> Places:
+    (tmp_path / "etc/systemd/system").mkdir(parents=True)
+    return Places(tmp_path)
+
+
+def put(places: Places, document: dict[str, Any], check: bool = False) -> dict[str, Any]:
+    return stage(places, Systemd(places), document, check)  # type: ignore[arg-type]
+
+
+def mode(path: Path) -> int:
+    return path.stat().st_mode & 0o777
+
+
+def test_files_have_their_modes_whatever_the_umask(places: Places) -> None:
+    old = os.umask(0o077)
+    try:
+        put(places, bundle())
+    finally:
+        os.umask(old)
+    folder = Store("kimi", places).release(A)
+    assert mode(folder) == 0o755
+    assert mode(folder / "sglang-kimi.service") == 0o644
+    assert (mode(folder / "secrets"), mode(folder / "secrets/api-key")) == (0o700, 0o600)
+
+
+def test_a_second_time_changes_nothing_and_check_says_the_same(places: Places) -> None:
+    told = put(places, bundle(), check=True)
+    assert told["changed"] and not places.etc.exists() and not places.var.exists()
+    assert put(places, bundle()) == told
+    assert put(places, bundle(), check=True)["changed"] is False
+    before = {p: p.stat().st_mtime_ns for p in places.root.rglob("*")}
+    assert put(places, bundle())["changed"] is False
+    assert {p: p.stat().st_mtime_ns for p in places.root.rglob("*")} == before
+
+
+def test_only_what_the_digest_leaves_out_is_rewritten_in_place(places: Places) -> None:
+    put(places, bundle())
+    unit = Store("kimi", places).release(A) / "sglang-kimi.service"
+    before = unit.stat().st_ino
+    assert put(places, bundle(**{"release.json": (0o644, b'{"gates": 1}')}))["changed"]
+    assert Store("kimi", places).manifest(A) == {"gates": 1}
+    assert unit.stat().st_ino == before
+
+
+@pytest.mark.parametrize("spoil", ["content", "mode", "folder mode", "stranger", "link"])
+def test_a_release_that_was_tampered_with_is_made_anew(places: Places, spoil: str) -> None:
+    put(places, bundle())
+    folder = Store("kimi", places).release(A)
+    secret = folder / "secrets/api-key"
+    if spoil == "content":
+        secret.write_bytes(b"other")
+    elif spoil == "mode":
+        secret.chmod(0o644)
+    elif spoil == "folder mode":
+        secret.parent.chmod(0o755)
+    elif spoil == "stranger":
+        (folder / "launch.py").write_bytes(b"evil")
+    else:
+        secret.unlink()
+        secret.symlink_to("/etc/hostname")
+    assert put(places, bundle())["changed"]
+    assert secret.read_bytes() == b"canary-key" and not secret.is_symlink()
+    assert (mode(secret), mode(secret.parent)) == (0o600, 0o700)
+    assert not (folder / "launch.py").exists()
+
+
+@pytest.mark.parametrize(
+    "path", ["../x", "/etc/x", "secrets/../../x", "a/b", ".hidden", "secrets/a/b", "./x", "x/"]
+)
+def test_a_path_that_leads_elsewhere_is_refused(places: Places, path: str) -> None:
+    with pytest.raises(Refused, match=r"not allowed|with mode"):
+        put(places, bundle(**{path: (0o600, b"x")}))
+    assert not places.etc.exists()
+
+
+@pytest.mark.parametrize(
+    ("document", "words"),
+    [
+        (bundle(**{"secrets/key": (0o644, b"x")}), "with mode 0644"),
+        (bundle(x=(0o4755, b"x")), "with mode 4755"),
+        ({**bundle(), "digest": B}, "does not name release bbbbbbbbbbbb"),
+        ({**bundle(), "digest": "0"}, "cannot be staged"),
+        ({**bundle(), "digest": "../x"}, "is not allowed"),
+        ({**bundle(), "service": "../x"}, "is not allowed"),
+        ({**bundle(), "files": []}, "the bundle lacks"),
+    ],
+)
+def test_a_bundle_that_is_wrong_is_refused(
+    places: Places, document: dict[str, Any], words: str
+) -> None:
+    with pytest.raises(Refused, match=words):
+        put(places, document)
+    assert not places.etc.exists()
+
+
+def test_the_diff_shows_what_changes_and_no_secret(places: Places) -> None:
+    standing = (
+        "[Service]\nEnvironment=HF_TOKEN=canary-token\n"
+        "ExecStart=/bin/x --api-key canary-key --tp-size 4\n"
+    )
+    (places.units / "sglang-kimi.service").write_text(standing)
+    answer = put(places, bundle())
+    assert "+ExecStart=/bin/x --tp-size 8" in answer["diff"]
+    assert "-ExecStart=/bin/x --api-key *** --tp-size 4" in answer["diff"]
+    assert "canary" not in json.dumps(answer)
+    assert answer["restart"] is True
+
+
+def test_old_releases_go_but_none_that_is_wanted_back(places: Places) -> None:
+    store = Store("kimi", places)
+    digests = [f"{n:064x}" for n in range(1, 13)]
+    for n, digest in enumerate(digests):
+        put(places, bundle(digest))
+        os.utime(store.release(digest), (n, n))
+        if n == 0:
+            store.write_confirmed(digest)
+        if n == 1:
+            store.link("previous", digest)
+        if n == 2:
+            store.install(digest)
+    assert set(store.staged()) == {*digests[:3], *digests[-6:]}
