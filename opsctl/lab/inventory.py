@@ -20,7 +20,7 @@ HOSTS = """\
     ansible_ssh_common_args: -F {lab}/ssh/config
     ansible_python_interpreter: /usr/bin/python3
 """
-REFERENCE = """\
+SERVICES = """\
 # The reference deployment, on lab hosts. Change hicache-ratio to 4.0 and deploy again.
 # The times are short because the stand-in engine's clock is: 200 of its seconds take one.
 sglang_services:
@@ -72,7 +72,7 @@ sglang_services:
     timing: {{drain: 10s, stall: 8s, cap: 60s}}
 """
 # Engine version → the scenario that hosts play, its group and the description that fits it.
-PLAYED = {"0.5.9": ("reference", "kimi", REFERENCE), "0.5.23": ("small-0.5.23", "tiny", SMALL)}
+PLAYED = {"0.5.9": ("reference", "kimi", SERVICES), "0.5.23": ("small-0.5.23", "tiny", SMALL)}
 
 
 def played(version: str) -> tuple[str, str, str]:

@@ -19,7 +19,7 @@ import pytest
 import yaml
 
 from opsctl.lab import inventory as lab_inventory
-from opsctl.lab import rehearse
+from opsctl.lab import rehearse, shell
 from opsctl.paths import share
 from opsctl.rehearsal import wheel
 
@@ -101,7 +101,7 @@ def told(output: str) -> list[str]:
 @pytest.fixture(scope="module")
 def fleet(lab_hosts: list[Any], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
     hosts = {host.name: host for host in lab_hosts}
-    lab = Path(os.environ.get("LAB_DIR", "/tmp/lab"))
+    lab = shell.folder()
     folder = tmp_path_factory.mktemp("inventory")
     wheel.build("0.5.9", folder.parent / "wheels")
     lines = "".join(f"    {h.name}: {{ansible_host: {h.address}}}\n" for h in lab_hosts)
@@ -109,7 +109,9 @@ def fleet(lab_hosts: list[Any], tmp_path_factory: pytest.TempPathFactory) -> Ite
         f"{lab_hosts[1].address}}}",
         f"{lab_hosts[1].address}, ansible_user: deploy, ansible_become: true}}",
     )
-    (folder / "hosts.yml").write_text(lab_inventory.HOSTS.format(hosts=lines, lab=lab))
+    (folder / "hosts.yml").write_text(
+        lab_inventory.HOSTS.format(group="kimi", hosts=lines, lab=lab)
+    )
     (folder / "group_vars").mkdir()
     services = lab_inventory.SERVICES.format(version="0.5.9", wheels="../wheels")
     (folder / "group_vars" / "kimi.yml").write_text(services)
