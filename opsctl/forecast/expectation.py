@@ -6,7 +6,7 @@ the calibration of the description go in; release.json's "expect" comes out.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,6 +15,7 @@ from opsctl.forecast import kv
 from opsctl.forecast.geometry import Geometry, NoForecast, geometry, layers_of_draft
 from opsctl.forecast.pools import pools, tiered
 from opsctl.onhost.expect import count, gb, gib, host_pool_tokens
+from opsctl.onhost.learned import RECORDED, recorded_tokens
 
 
 @dataclass(frozen=True)
@@ -96,7 +97,7 @@ def _tokens(
     flags = manifest["flags"]
     recorded = recorded_tokens(manifest, facts.get("starts") or [])
     if recorded is not None:
-        return kv.measured(recorded, cell, "an earlier start here with the same GPU settings")
+        return kv.measured(recorded, cell, RECORDED)
     written = _written(calibration, "kv_tokens")
     try:
         computed = _computed(manifest, facts, calibration, shape, cell)
@@ -119,17 +120,6 @@ def _tokens(
     )
     unknown = kv.Tokens(None, None, None, "estimated", "max-total-tokens, if set")
     return kv.capped(unknown, flags, page)
-
-
-def recorded_tokens(manifest: Mapping[str, Any], starts: Sequence[Mapping[str, Any]]) -> int | None:
-    """Tokens of the newest recorded start with the same gpu_key in which every rank agreed."""
-    same = [start for start in starts if start.get("gpu_key") == manifest["gpu_key"]]
-    for start in sorted(same, key=lambda start: start.get("last_event") or 0, reverse=True):
-        ranks = start.get("ranks") or {}
-        found = [(ranks.get(name) or {}).get("kv_tokens") for name in manifest["ranks"]]
-        if found and found[0] is not None and len(set(found)) == 1:
-            return int(found[0])
-    return None
 
 
 def _computed(

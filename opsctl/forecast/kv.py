@@ -14,11 +14,9 @@ from typing import Any
 
 from opsctl.forecast.geometry import Geometry, NoForecast
 from opsctl.onhost.expect import GiB, version_key
+from opsctl.onhost.learned import band
 
 HALF_CENT = 0.005 * GiB  # rounding of a log line in GiB
-# What a driver update or a monitoring agent may take from a GPU between two starts of the same
-# release. A judgement, not a measurement; a leftover process takes far more.
-DRIFT = 64 << 20
 
 _ONE_BYTE = {"fp8_e5m2", "fp8_e4m3"}
 _TWO_BYTES = {"bf16", "bfloat16"}
@@ -236,9 +234,8 @@ def from_free_memory(
 
 
 def measured(tokens: int, divisor: int, source: str) -> Tokens:
-    """What an earlier start with the same GPU settings logged, give or take DRIFT."""
-    drift = DRIFT // divisor
-    return Tokens(tokens, max(0, tokens - drift), tokens + drift, "measured", source)
+    """What an earlier start with the same GPU settings logged, give or take learned.DRIFT."""
+    return Tokens(tokens, *band(tokens, divisor), "measured", source)
 
 
 def capped(found: Tokens, flags: Mapping[str, Any], page_size: int) -> Tokens:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from opsctl.onhost.learned import RECORDED
+
 # A change of `available_after` below this, beside its own band, is the host's noise, not news.
 NOISE = 4 << 30
 
@@ -24,6 +26,8 @@ def still_holds(old: Mapping[str, Any] | None, new: Mapping[str, Any] | None) ->
     if _rules(old) != _rules(new):
         return False
     least, most, tokens = then.get("min"), then.get("max"), now.get("tokens")
+    if (least is None or most is None) and now.get("source") == RECORDED:
+        return True  # the host fills it in by itself, see onhost/learned.py
     if tokens is None or least is None or most is None:
         same_band = (least, most) == (now.get("min"), now.get("max"))
         if not same_band:

@@ -7,7 +7,7 @@ import shutil
 import threading
 from typing import Any, Dict, List, Mapping, Optional, Tuple
 
-from opsctl.onhost import gates, hostfacts, journal, probes
+from opsctl.onhost import gates, hostfacts, journal, learned, probes
 from opsctl.onhost.model import FAIL, Check, Event, StartFacts
 from opsctl.onhost.probes import Answer, Request
 from opsctl.onhost.startup import Clock, Look
@@ -39,7 +39,8 @@ class Sight:
         """Look at the start that comes after the invocation `before`."""
         if self._tail is not None:
             self._tail.close()
-        self.manifest, self._before, self.invocation = manifest, before, ""
+        self.manifest = learned.taught(manifest, self.store.starts())
+        self._before, self.invocation = before, ""
         self._tail, self._recent = None, []
 
     # -- looking
