@@ -11,7 +11,7 @@ import re
 import shutil
 import time
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Any, Dict, List, Mapping, Optional, Sequence
+from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
 from opsctl.onhost import gates, hostfacts, locks, probes, starts, systemd
 from opsctl.onhost.model import Check, StartFacts
@@ -32,8 +32,9 @@ def collect(
         gpus = pool.submit(_gpus)
         version = pool.submit(_systemd_version)
         states = _states(manager, names, everything=not wanted)
-        told = [pool.submit(_service, places, manager, state, probe) for state in states]
-        found: List[Future[Dict[str, Any]]] = told
+        found: List[Future[Dict[str, Any]]] = [
+            pool.submit(_service, places, unit, guard, probe) for unit, guard in states
+        ]
         answer = {
             "schema_version": 1,
             "host": platform.node(),
@@ -62,15 +63,22 @@ def known(places: Places) -> List[str]:
     return sorted(names)
 
 
-def _states(manager: Systemd, names: Sequence[str], everything: bool) -> List[UnitState]:
-    """All units in one call; the pattern finds those that are loaded from elsewhere."""
+def _states(
+    manager: Systemd, names: Sequence[str], everything: bool
+) -> List[Tuple[UnitState, UnitState]]:
+    """All units with their guards', in one call; the pattern finds those loaded from elsewhere."""
     asked = [f"sglang-{name}.service" for name in names]
+    asked += [locks.guard_unit(name) for name in names]
     found = manager.show_all([*asked, *(["sglang-*.service"] if everything else [])])
-    by_name = {state.name: state for state in found if _UNIT.fullmatch(state.name)}
-    return [by_name[name] for name in sorted(by_name)]
+    by_name = {state.name: state for state in found}
+    pairs = []
+    for unit in sorted(name for name in by_name if _UNIT.fullmatch(name)):
+        guard = locks.guard_unit(_UNIT.fullmatch(unit)[1])  # type: ignore[index]
+        pairs.append((by_name[unit], by_name.get(guard, UnitState(name=guard))))
+    return pairs
 
 
-def _service(places: Places, manager: Systemd, state: UnitState, probe: bool) -> Dict[str, Any]:
+def _service(places: Places, state: UnitState, guard: UnitState, probe: bool) -> Dict[str, Any]:
     name = _UNIT.fullmatch(state.name)[1]  # type: ignore[index]
     try:
         store: Optional[Store] = Store(name, places)
@@ -96,8 +104,8 @@ def _service(places: Places, manager: Systemd, state: UnitState, probe: bool) ->
         "dropins": state.dropins,
         "release": release,
         "manifest": manifest,
-        "lock": locks.told(store, manager) if store and locks.read(store) else None,
-        "run": _run(store, manager),
+        "lock": locks.told(store, guard) if store else None,
+        "run": _run(store, guard),
         "start": start.as_json(),
         "health": health,
         "checks": [c.as_json() for c in _checks(state, start, manifest, health)],
@@ -128,15 +136,13 @@ def _release(store: Optional[Store], state: UnitState) -> Dict[str, Any]:
     }
 
 
-def _run(store: Optional[Store], manager: Systemd) -> Optional[Dict[str, Any]]:
+def _run(store: Optional[Store], guard: UnitState) -> Optional[Dict[str, Any]]:
     """The last run, and whether it is at work."""
     runs = store.runs() if store else []
     if not store or not runs:
         return None
     phases = [e.get("phase") for e in store.events(runs[0]) if e.get("event") == "phase"]
-    active = store.result(runs[0]) is None and (
-        store.pending_is_there() or manager.show(locks.guard_unit(store.service)).up
-    )
+    active = store.result(runs[0]) is None and locks.working(store, guard)
     return {"run": runs[0], "active": active, "phase": phases[-1] if phases else None}
 
 

@@ -45,7 +45,7 @@ def launch(store: Store, systemd: Systemd, document: Mapping[str, Any]) -> Dict[
 
 
 def _own_lock(store: Store, systemd: Systemd, run: str) -> None:
-    lock = locks.told(store, systemd)
+    lock = locks.told(store, systemd.show(locks.guard_unit(store.service)))
     if lock is None:
         raise Refused(f"run {run} does not hold the lock of {store.service}", hint="lock it first")
     if lock.get("run") != run:

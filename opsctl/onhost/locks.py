@@ -11,7 +11,7 @@ from typing import Any, Dict, Optional
 
 from opsctl.onhost import files
 from opsctl.onhost.store import Refused, Store
-from opsctl.onhost.systemd import Systemd
+from opsctl.onhost.systemd import Systemd, UnitState
 
 
 class Held(Exception):
@@ -38,7 +38,12 @@ def read(store: Store) -> Optional[Dict[str, Any]]:
     return files.read_json(path) or {"owner": "unknown", "reason": "", "run": "", "since": 0.0}
 
 
-def told(store: Store, systemd: Systemd) -> Optional[Dict[str, Any]]:
+def working(store: Store, guard: UnitState) -> bool:
+    """Whether a guard is at work, or is about to be run again. `guard`: its unit's state."""
+    return store.pending_is_there() or guard.up
+
+
+def told(store: Store, guard: UnitState) -> Optional[Dict[str, Any]]:
     """The lock with what it is about, for whoever is kept out by it.
 
     `state`: "working" (its guard is at work), "over" (its run has ended: it was left behind), or
@@ -51,7 +56,7 @@ def told(store: Store, systemd: Systemd) -> Optional[Dict[str, Any]]:
     with contextlib.suppress(Refused):
         if run and store.result(run) is not None:
             return {**lock, "state": "over", "hint": f"opsctl unlock {store.service}"}
-    if store.pending_is_there() or systemd.show(guard_unit(store.service)).up:
+    if working(store, guard):
         return {**lock, "state": "working", "hint": f"opsctl status {store.service}"}
     hint = f"ask the owner; if nobody works on it any more: opsctl unlock {store.service}"
     return {**lock, "state": "waiting", "hint": hint}
@@ -67,7 +72,7 @@ def take(store: Store, systemd: Systemd, owner: str, reason: str, run: str) -> D
     try:
         os.link(str(temporary), str(store.var / "lock.json"))  # fails if it is there: atomic
     except FileExistsError:
-        held = told(store, systemd)
+        held = told(store, systemd.show(guard_unit(store.service)))
         if held is not None and held.get("run") != run:
             raise Held(held) from None
     finally:
@@ -78,7 +83,7 @@ def take(store: Store, systemd: Systemd, owner: str, reason: str, run: str) -> D
 
 def free(store: Store, systemd: Systemd, run: str) -> Dict[str, Any]:
     """Give the lock back. Raises Refused if it is another run's, or its guard is at work."""
-    lock = told(store, systemd)
+    lock = told(store, systemd.show(guard_unit(store.service)))
     if lock is None:
         return {"unlocked": False, "run": run}
     if lock.get("run") not in (run, ""):

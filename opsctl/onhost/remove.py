@@ -51,7 +51,7 @@ def remove(store: Store, systemd: Systemd) -> Dict[str, Any]:
 
 
 def _no_guard(store: Store, systemd: Systemd) -> None:
-    if store.pending_is_there() or systemd.show(locks.guard_unit(store.service)).up:
+    if locks.working(store, systemd.show(locks.guard_unit(store.service))):
         raise Refused(f"a guard is at work on {store.service}", hint="wait for its result")
 
 

@@ -158,7 +158,7 @@ def test_the_lock_is_one_runs_and_says_what_it_is_about(tmp_path: Path) -> None:
         locks.free(store, Idle(up=True), "r1")  # type: ignore[arg-type]
     store.run("r1").mkdir(parents=True)
     store.write_result("r1", {"outcome": "confirmed"})
-    told = locks.told(store, idle)
+    told = locks.told(store, UnitState())
     assert told is not None and told["state"] == "over" and "opsctl unlock kimi" in told["hint"]
     assert locks.free(store, idle, "r1") == {"unlocked": True, "run": "r1"}
     assert locks.free(store, idle, "r1") == {"unlocked": False, "run": "r1"}

@@ -1,0 +1,152 @@
+"""The reading and the plain verbs of the ground floor on a real host."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+_spec = importlib.util.spec_from_file_location(
+    "guarding", Path(__file__).resolve().parent / "guarding.py"
+)
+assert _spec is not None and _spec.loader is not None
+guarding = importlib.util.module_from_spec(_spec)
+sys.modules["guarding"] = guarding
+_spec.loader.exec_module(guarding)
+
+pytestmark = pytest.mark.lab
+
+GOOD = guarding.release(word="verbs")
+
+
+@pytest.fixture(scope="module")
+def host(lab_host: Any) -> Any:
+    assert guarding.call(lab_host, "collect")["services"] == []  # nothing of ours is there
+    guarding.prepare(lab_host)
+    guarding.call(lab_host, "stage", stdin=GOOD)
+    guarding.begin(lab_host, "r1", "swap", GOOD["digest"])
+    assert guarding.result(lab_host, "r1")["outcome"] == "confirmed"
+    return lab_host
+
+
+def lines(host: Any, *verb: str) -> list[dict[str, Any]]:
+    done = subprocess.run(
+        guarding.ssh(host, guarding.command(*verb)),
+        input=guarding.bundle.build(),
+        capture_output=True,
+        timeout=60,
+    )
+    assert done.returncode == 0, done.stderr
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+def test_collect_tells_of_the_running_release(host: Any) -> None:
+    seen = guarding.state(host)
+    assert seen["manifest"]["digest"] == GOOD["digest"]
+    assert {c["id"]: c["status"] for c in seen["checks"]} == {
+        "unit": "pass",
+        "ranks": "pass",
+        "memory": "pass",
+    }
+    assert [p["comm"] for p in seen["processes"]] == ["python3"]
+    assert seen["since"] > 1e9 and seen["run"] == {"run": "r1", "active": False, "phase": "confirm"}
+    assert (seen["lock"]["owner"], seen["lock"]["state"]) == ("me", "over")
+
+
+def test_collect_takes_little_time_on_the_host(host: Any) -> None:
+    """0.35 s is the aim on a quiet host; the limit here is for a busy machine of two cores."""
+    host.sh("cat > /tmp/onhost.pyz < /var/lib/opsctl/onhost.pyz")
+    spent = host.sh(
+        "python3 -c '\nimport subprocess, time\nbest = 9.0\nfor _ in range(5):\n"
+        "    t = time.monotonic()\n"
+        '    subprocess.run(["python3", "-I", "/tmp/onhost.pyz", "collect", "--probe"], '
+        "check=True, stdout=subprocess.DEVNULL)\n"
+        "    best = min(best, time.monotonic() - t)\nprint(best)'"
+    ).stdout
+    print(f"collect --probe: {float(spent):.3f} s")
+    assert float(spent) < 1.0
+
+
+def test_a_hand_edit_is_seen(host: Any) -> None:
+    unit = "/etc/systemd/system/sglang-kimi.service"
+    host.sh(f"cp -p {unit} /tmp/unit; echo '# mine' >> {unit}")
+    assert guarding.state(host)["release"]["edited"] is True
+    host.sh(f"cp -p /tmp/unit {unit}")
+    assert guarding.state(host)["release"]["edited"] is False
+
+
+def test_verify_asks_all_gates_and_closes_with_the_report(host: Any) -> None:
+    answer = guarding.call(host, "verify", "kimi")
+    assert [c["id"] for c in answer["checks"]] == [
+        "unit", "ranks", "health", "generation", "reasoning", "tools", "memory",
+    ]  # fmt: skip
+    assert {c["status"] for c in answer["checks"]} == {"pass"}
+    assert answer["report"][0].startswith("GPU KV cache: 4,096 tokens × 2 GPUs")
+
+
+def test_facts_tell_files_memory_and_starts(host: Any) -> None:
+    host.put("/opt/model/config.json", b'{"model_type": "llama"}')
+    answer = guarding.call(host, "facts", "--model", "/opt/model", "--service", "kimi")
+    assert answer["model"]["texts"] == {"config.json": '{"model_type": "llama"}'}
+    assert answer["starts"][0]["gpu_key"] == "k"
+    assert answer["starts"][0]["ranks"]["TP1"]["kv_tokens"] == 4096
+    assert answer["service_memory"]["bytes"] > 1 << 20
+
+
+def test_logs_are_of_this_start_and_harmless(host: Any) -> None:
+    found = lines(host, "logs", "kimi")
+    assert any("fired up" in line["text"] for line in found)
+    assert len(lines(host, "logs", "kimi", "--lines", "3")) == 3
+    host.sh("printf 'evil \\033]0;x\\007 \\033[2J end\\n' | systemd-cat -t evil; journalctl --sync")
+    host.sh(
+        "systemd-run --wait --quiet --unit=sglang-evil.service "
+        "printf 'evil \\033]0;title\\007\\033[2J end\\n'; journalctl --sync"
+    )
+    texts = [line["text"] for line in lines(host, "logs", "evil")]
+    assert any(t.split() == ["evil", "end"] for t in texts), texts
+    assert not any("\x1b" in t for t in texts)
+
+
+def test_follow_tells_all_events_from_a_number_on(host: Any) -> None:
+    events = lines_of_follow(host, "1")
+    assert [e["n"] for e in events] == list(range(1, len(events) + 1))
+    assert events[-1]["event"] == "result"
+    assert [e["phase"] for e in events if e["event"] == "phase"] == [
+        "stop", "commit", "start", "gates", "soak", "confirm",
+    ]  # fmt: skip
+    assert lines_of_follow(host, str(len(events))) == events[-1:]
+
+
+def lines_of_follow(host: Any, first: str) -> list[dict[str, Any]]:
+    """stdin stays open, as the controller keeps it."""
+    process = subprocess.Popen(
+        guarding.ssh(host, guarding.command("follow", "kimi", "r1", "--from", first)),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    )
+    assert process.stdin is not None and process.stdout is not None
+    process.stdin.write(guarding.bundle.build())
+    process.stdin.flush()
+    found = [json.loads(line) for line in process.stdout]
+    process.stdin.close()
+    process.wait(timeout=30)
+    return found
+
+
+def test_stop_start_and_remove(host: Any) -> None:
+    assert guarding.call(host, "stop", "kimi")["state"] == "inactive"
+    assert guarding.call(host, "verify", "kimi")["checks"][0]["status"] == "fail"
+    guarding.begin(host, "r2", "start")
+    assert guarding.result(host, "r2")["outcome"] == "confirmed"
+    guarding.serving(host, GOOD["digest"])
+    assert guarding.call(host, "remove", "kimi")["removed"] is True
+    assert host.sh("ls /etc/systemd/system | grep -c sglang", check=False).stdout.strip() == "0"
+    history = host.sh("cat /var/lib/opsctl/kimi/history.jsonl").stdout.splitlines()
+    done = [json.loads(line) for line in history]
+    assert [e["op"] for e in done] == ["swap", "stop", "start", "remove"]
+    assert {e["owner"] for e in done} == {"me"}
