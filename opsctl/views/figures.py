@@ -44,6 +44,12 @@ def utc(epoch: float | None) -> str:
     return datetime.fromtimestamp(epoch, UTC).strftime("%Y-%m-%d %H:%M:%SZ")
 
 
+def brief(text: str, longest: int = 160) -> str:
+    """A message as one cell of a table; the whole of it is told below the table."""
+    line = " ".join(text.split())
+    return line if len(line) <= longest else f"{line[: longest - 1]}…"
+
+
 def short(digest: str | None) -> str:
     """The first twelve digits of a release's digest; release "0" is what stood there before."""
     return digest[:12] if digest else NONE

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from opsctl.errors import OpsctlError, Unreachable
 from opsctl.views.document import Said
-from opsctl.views.figures import NONE, gib
+from opsctl.views.figures import NONE, brief, gib
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -36,7 +36,7 @@ def table(said: Mapping[str, Said], addresses: Mapping[str, str]) -> Table:
 def _row(name: str, address: str, answer: Said) -> tuple[str, ...]:
     if isinstance(answer, OpsctlError):
         word = "unreachable" if isinstance(answer, Unreachable) else "error"
-        return (name, address, f"{word}: {answer.message}", *[NONE] * 6)
+        return (name, address, f"{word}: {brief(answer.message)}", *[NONE] * 6)
     memory = answer.get("memory") or {}
     swap = memory.get("swap_used")
     services = [f"{s['service']} ({s.get('state')})" for s in answer.get("services") or ()]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from opsctl.errors import OpsctlError, Unreachable
 from opsctl.views.document import Said, expected_ranks, seen_ranks, start_ranks
-from opsctl.views.figures import NONE, count, gb, gib, short, span
+from opsctl.views.figures import NONE, brief, count, gb, gib, short, span
 from opsctl.views.locks import left_over
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ def rows(said: Mapping[str, Said]) -> list[tuple[str, ...]]:
     for name, answer in said.items():
         if isinstance(answer, OpsctlError):
             state = "unreachable" if isinstance(answer, Unreachable) else "error"
-            found.append((name, NONE, state, *[NONE] * 7, answer.message))
+            found.append((name, NONE, state, *[NONE] * 7, brief(answer.message)))
         elif not answer.get("services"):
             found.append((name, NONE, "no service", *[NONE] * 8))
         else:

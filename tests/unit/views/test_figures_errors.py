@@ -31,6 +31,11 @@ def test_memory_in_the_unit_that_its_tools_use():
     assert figures.count(159277) == "159,277"
 
 
+def test_a_message_in_a_table_is_one_line_and_bounded():
+    assert figures.brief("a\n  b") == "a b"
+    assert figures.brief("x" * 500) == "x" * 159 + "…"
+
+
 def test_times_are_utc():
     assert figures.utc(1772409908) == "2026-03-02 00:05:08Z"
     assert figures.utc(None) == figures.utc(0) == "–"

@@ -172,7 +172,7 @@ def test_pools_that_differ_are_shown_apart(reference):
 
 
 def test_silent_hosts_have_their_line(reference):
-    got = status.rows({"h1": Unreachable("timed out"), "h2": OpsctlError("no python")})
+    got = status.rows({"h1": Unreachable("timed\nout"), "h2": OpsctlError("no python")})
     assert [(r[0], r[2], r[-1]) for r in got] == [
         ("h1", "unreachable", "timed out"),
         ("h2", "error", "no python"),
