@@ -40,7 +40,8 @@ class Staged:
 def stage(
     host: Host, name: str, service: Service, *, check: bool = False, override: str = ""
 ) -> Staged:
-    """Forecast, render, send. `override`: the reason to stage what the forecast says does not fit.
+    """Forecast, render, send. `override`: the reason to stage what the forecast says does not fit;
+    it is kept in the release, as "override" of its expectation.
 
     Raises SpecError, DoesNotFit, Unreachable, or the host's own OpsctlError.
     """
@@ -76,6 +77,8 @@ def prepare(
             log=found.lines,
         )
     expect = settled(found.expect, standing, bare)
+    if problem:
+        expect = {**(expect or {}), "override": override}
     release = bare if expect is None else render(name, service, expect=expect)
     return release, standing, f"{problem}; overridden: {override}" if problem else ""
 

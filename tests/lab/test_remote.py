@@ -46,8 +46,8 @@ def opened(lab: LabHost, *options: str, **variables: Any) -> Iterator[Host]:
 
 
 def sshd(lab: LabHost, setting: str) -> None:
-    """Before the lab's own settings, which sshd reads in the order of their names."""
-    lab.sh(f"echo '{setting}' >/etc/ssh/sshd_config.d/00-test.conf && systemctl reload ssh")
+    """A setting before the lab's own ones. A restart, not a reload: it returns when sshd listens."""
+    lab.sh(f"echo '{setting}' >/etc/ssh/sshd_config.d/00-test.conf && systemctl restart ssh")
 
 
 def known_hosts() -> Path:
@@ -85,6 +85,50 @@ def test_any_other_key_is_refused_and_never_added(
     assert (caught.value.step, caught.value.host, caught.value.exit_code) == ("host key", "h1", 4)
     assert "ssh root@" in caught.value.hint
     assert file.read_text() == text
+
+
+def test_the_kind_of_key_that_is_known_is_asked_for(lab_host: LabHost, tmp_path: Path) -> None:
+    """sshd would rather show its ed25519 key, of which known_hosts says nothing here."""
+    lab_host.sh("ssh-keygen -q -t rsa -b 2048 -N '' -f /etc/ssh/rsa </dev/null")
+    sshd(lab_host, "HostKey /etc/ssh/rsa")
+    file = tmp_path / "known_hosts"
+    key = lab_host.sh("cut -d' ' -f1,2 /etc/ssh/rsa.pub").stdout
+    file.write_text(f"{lab_host.address} {key}")
+    with opened(lab_host, f"UserKnownHostsFile={file}") as host:
+        assert host.run(["id", "-u"]).out == "0\n"
+    sshd(lab_host, "")
+
+
+def test_a_key_with_a_passphrase_is_taken_from_the_agent(
+    lab_host: LabHost, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    key, socket = tmp_path / "key", tmp_path / "agent"
+    quiet: dict[str, Any] = {"check": True, "capture_output": True}
+    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(key)], **quiet)
+    public = key.with_suffix(".pub").read_text().strip()
+    lab_host.sh(f"echo '{public}' >>/root/.ssh/authorized_keys")
+    agent = subprocess.Popen(["ssh-agent", "-D", "-a", str(socket)], stdout=subprocess.DEVNULL)
+    try:
+        assert eventually(socket.exists, 5)
+        monkeypatch.setenv("SSH_AUTH_SOCK", str(socket))
+        subprocess.run(["ssh-add", "-q", str(key)], **quiet)
+        subprocess.run(["ssh-keygen", "-q", "-p", "-N", "secret", "-f", str(key)], **quiet)
+        options = (
+            f"-F none -o IdentitiesOnly=yes -o IdentityFile={key} "
+            f"-o UserKnownHostsFile={known_hosts()}"
+        )
+        variables = {"ansible_user": "root", "ansible_ssh_common_args": options}
+        with opened(lab_host, **variables) as host:
+            assert host.run(["id", "-u"]).out == "0\n"
+        monkeypatch.delenv("SSH_AUTH_SOCK")
+        with (
+            opened(lab_host, **variables) as host,
+            pytest.raises(Unreachable, match=r"needs a passphrase \(ssh-add"),
+        ):
+            host.run(["id"])
+    finally:
+        agent.terminate()
+        agent.wait(5)
 
 
 def test_a_refused_login_and_a_closed_port_say_so(lab_host: LabHost, tmp_path: Path) -> None:

@@ -41,9 +41,14 @@ class Site(http.server.BaseHTTPRequestHandler):
         return
 
 
+class Server(http.server.ThreadingHTTPServer):
+    def handle_error(self, *args: Any) -> None:
+        """A client that has hung up, as the test of timeouts does."""
+
+
 @pytest.fixture(scope="module")
 def port() -> Iterator[int]:
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Site) as server:
+    with Server(("127.0.0.1", 0), Site) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         yield server.server_address[1]
         server.shutdown()

@@ -130,6 +130,9 @@ def test_what_does_not_fit_is_refused_before_anything_is_sent() -> None:
     staged = stage(host, "kimi", service(), override="trying the limit with the owner")
     assert "does not fit" in staged.warning
     assert "trying the limit with the owner" in staged.warning
+    assert host.staged is not None
+    assert host.staged["expect"]["override"] == "trying the limit with the owner"
+    assert not stage(host, "kimi", service(), override="trying the limit with the owner").changed
 
 
 def test_a_bad_description_is_refused_before_the_host_is_asked() -> None:
