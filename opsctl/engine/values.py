@@ -2,8 +2,8 @@
 
 Typed once, here: 4, 4.0 and "4.0" are one value of a float flag, so that they are one release.
 On purpose stricter than the parser in what reads like a slip: NaN and infinities, digits that are
-not ASCII, digits grouped by "_", blanks around a number, a JSON value that is not a list for a
-list, and text that the parser itself would lose or mistake (a lone "--", a list item with a dash).
+not ASCII, digits grouped by "_", blanks around a number, a JSON value that is neither a mapping
+nor a list, and text that the parser itself would lose or mistake (a lone "--", a list item with a dash).
 """
 
 from __future__ import annotations
@@ -57,9 +57,13 @@ def typed(flag: Flag, value: Any) -> Any:
     if flag.nargs == "?" and isinstance(value, bool):
         return value
     found = _one(flag, value)
-    if text(flag, found) == "--":
-        raise Refused("the engine's parser drops a value of two dashes")
+    _not_lost(text(flag, found))
     return found
+
+
+def _not_lost(shown: str) -> None:
+    if shown == "--":
+        raise Refused("the engine's parser drops a value of two dashes")
 
 
 def text(flag: Flag, value: Any) -> str:
@@ -98,6 +102,7 @@ def _many(flag: Flag, value: Any) -> list[Any]:
                 refused.hint = f"write it as a list: [{words}]"
             raise
         shown = text(flag, one)
+        _not_lost(shown)
         if shown.startswith("-") and not _NEGATIVE.fullmatch(shown):
             raise Refused(f"the engine's parser takes {shown!r} for an option, not for a value")
         found.append(one)
@@ -192,6 +197,8 @@ def _json(value: Any) -> Any:
             raise Refused(
                 f"is not JSON: {error}", hint="a YAML mapping or list is taken as it is"
             ) from None
+    if not isinstance(value, Mapping | list | tuple):
+        raise Refused("must be a mapping or a list")
     return plain(value)
 
 

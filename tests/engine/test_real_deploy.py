@@ -48,7 +48,11 @@ def description(version: str, max_tokens: int) -> dict[str, Any]:
                     "max-total-tokens": max_tokens,
                     "mem-fraction-static": 0.3,
                 },
-                "env": {"SGLANG_USE_CPU_ENGINE": "1", "HF_HUB_OFFLINE": "1"},
+                "env": {
+                    "SGLANG_USE_CPU_ENGINE": "1",
+                    "HF_HUB_OFFLINE": "1",
+                    "TORCHDYNAMO_DISABLE": "1",  # hosts have no compiler
+                },
                 "secrets": {"api-key": KEY},
                 "memory": {"min_available": "1GiB"},
                 "gates": {"soak": "2s", "poll": "0.5s", "max_tokens": 8},
