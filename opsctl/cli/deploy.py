@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -42,6 +43,9 @@ def deploy(
     from opsctl.cli.rolling import carry_out
 
     limit = watch_limit(change)
+    if override_forecast:
+        why = f"forecast overridden: {override_forecast}"
+        change = replace(change, reason=f"{change.reason}; {why}" if change.reason else why)
     chosen, described = describe(settings, services)
     with fleet.opened(chosen) as reached:
         said = reached.each(

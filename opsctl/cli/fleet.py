@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from opsctl.cli.frame import Settings
-from opsctl.errors import OpsctlError, Unreachable
+from opsctl.errors import OpsctlError, SpecError, Unreachable
 
 if TYPE_CHECKING:
     from opsctl.inventory import BookEntry, Selected
@@ -118,14 +118,25 @@ def _by_name(outcomes: Sequence[Any]) -> dict[str, Any]:
 def raise_lost(said: Mapping[str, Any]) -> None:
     """Ends the command for hosts that gave an error, after the others have been shown.
 
-    Raises Unreachable (exit 4) if any host could not be reached, else the first host's own error.
+    Raises Unreachable (exit 4) if any host could not be reached; else the error that all of them
+    share, or OpsctlError if they differ. Its message names every host.
     """
     lost = {name: answer for name, answer in said.items() if isinstance(answer, OpsctlError)}
     if not lost:
         return
-    if len(lost) == 1:
-        raise next(iter(lost.values()))
-    lines = [f"{len(lost)} of {len(said)} hosts gave no answer"]
+    errors = list(lost.values())
+    if len(errors) == 1:
+        raise errors[0]
+    wrong = [error for error in errors if isinstance(error, SpecError)]
+    if len(wrong) == len(errors):
+        raise SpecError([problem for error in wrong for problem in error.problems])
+    lines = [f"{len(lost)} of {len(said)} hosts gave no answer, or refused"]
     lines += [f"{name}: {error.message}" for name, error in lost.items()]
-    silent = any(isinstance(error, Unreachable) for error in lost.values())
-    raise (Unreachable if silent else OpsctlError)("\n".join(lines))
+    raise _kind(errors)("\n".join(lines), hint=errors[0].hint)
+
+
+def _kind(errors: Sequence[OpsctlError]) -> type[OpsctlError]:
+    if any(isinstance(error, Unreachable) for error in errors):
+        return Unreachable
+    kinds = {type(error) for error in errors}
+    return kinds.pop() if len(kinds) == 1 else OpsctlError

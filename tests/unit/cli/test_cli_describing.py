@@ -1,11 +1,12 @@
 """deploy, render, config, lab: from a description to hosts, folders and tables."""
 
+import dataclasses
 import json
 
 import pytest
 
-from opsctl import lab
-from opsctl.errors import OpsctlError
+from opsctl import lab, rollout
+from opsctl.errors import DoesNotFit, OpsctlError
 
 CANARY = "canary-5d1e7c"
 
@@ -88,6 +89,34 @@ def test_a_host_that_cannot_be_asked_stops_a_deployment(described):
     done = described("deploy", "--yes")
     assert done.exit_code == 4
     assert "launch" not in verbs(described, "h1")
+
+
+@pytest.mark.parametrize("limit", [["--limit", "h1"], []])
+def test_what_does_not_fit_ends_with_8_and_changes_nothing(described, monkeypatch, limit):
+    def stage(host, name, service, check=False, override=""):
+        raise DoesNotFit("leaves 3.0 GiB", host=host.name, step=name, hint="lower hicache-ratio")
+
+    monkeypatch.setattr(rollout, "stage", stage)
+    done = described("deploy", "--yes", *limit)
+    assert done.exit_code == 8
+    assert "leaves 3.0 GiB" in done.stderr
+    assert "next: lower hicache-ratio" in done.stderr
+    assert verbs(described, "h1") == []
+
+
+def test_a_forecast_that_was_overridden_is_told(described, monkeypatch):
+    real = rollout.stage
+
+    def stage(host, name, service, check=False, override=""):
+        staged = real(host, name, service, check=check)
+        return dataclasses.replace(staged, warning=f"leaves 3.0 GiB; overridden: {override}")
+
+    monkeypatch.setattr(rollout, "stage", stage)
+    done = described("deploy", "--dry-run", "--limit", "h1", "--override-forecast", "a test")
+    assert "warning: h1 kimi: leaves 3.0 GiB; overridden: a test" in done.stderr
+    described("deploy", "--yes", "--limit", "h1", "--override-forecast", "a test")
+    (lock,) = described.hosts["h1"].said("lock")
+    assert lock.args[lock.args.index("--reason") + 1] == "forecast overridden: a test"
 
 
 def test_render_writes_files_by_host_and_asks_no_host(described, tmp_path):
