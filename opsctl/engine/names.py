@@ -37,7 +37,7 @@ def explain(
             f"abbreviations are refused: SGLang {version} has no flag of exactly this name",
             hint="write " + " or ".join(longer[:5]),
         )
-    return Problem(f"SGLang {version} has no such flag", hint=_near(spelled, known, 0.6))
+    return Problem(f"SGLang {version} has no such flag", hint=_near(spelled, known, 0.7))
 
 
 def _near(name: str, known: Mapping[str, str], cutoff: float) -> str:
