@@ -46,7 +46,7 @@ def opened(lab: LabHost, *options: str, **variables: Any) -> Iterator[Host]:
 
 
 def sshd(lab: LabHost, setting: str) -> None:
-    """A setting before the lab's own ones. A restart, unlike a reload, returns when sshd listens."""
+    """A setting before the lab's. A restart returns when sshd listens, a reload sooner."""
     lab.sh(f"echo '{setting}' >/etc/ssh/sshd_config.d/00-test.conf && systemctl restart ssh")
 
 
