@@ -3,7 +3,8 @@
 Typed once, here: 4, 4.0 and "4.0" are one value of a float flag, so that they are one release.
 On purpose stricter than the parser in what reads like a slip: NaN and infinities, digits that are
 not ASCII, digits grouped by "_", blanks around a number, a JSON value that is neither a mapping
-nor a list, and text that the parser itself would lose or mistake (a lone "--", a list item with a dash).
+nor a list, and text that the parser itself would lose or mistake (a lone "--", a list item that
+begins with a dash).
 """
 
 from __future__ import annotations
@@ -52,10 +53,15 @@ def typed(flag: Flag, value: Any) -> Any:
         raise Refused("has no value", hint="leave the flag out to unset it")
     if flag.kind in ("switch", "void", "onoff"):
         return _switch(value)
-    if flag.many:
-        return _many(flag, value)
     if flag.nargs == "?" and isinstance(value, bool):
         return value
+    try:
+        return _many(flag, value) if flag.many else _single(flag, value)
+    except RecursionError:
+        raise Refused("is nested too deeply") from None
+
+
+def _single(flag: Flag, value: Any) -> Any:
     found = _one(flag, value)
     _not_lost(text(flag, found))
     return found
@@ -193,7 +199,7 @@ def _json(value: Any) -> Any:
     if isinstance(value, str):
         try:
             value = json.loads(value)
-        except (ValueError, RecursionError) as error:
+        except ValueError as error:
             raise Refused(
                 f"is not JSON: {error}", hint="a YAML mapping or list is taken as it is"
             ) from None

@@ -108,6 +108,7 @@ VALUES = [
     ({"preferred-sampling-params": "{a}"}, "is not JSON"),
     ({"preferred-sampling-params": {1: 2}}, "quote the key"),
     ({"preferred-sampling-params": {"a": float("nan")}}, "NaN"),
+    ({"preferred-sampling-params": "[" * 100_000}, "nested too deeply"),
     ({"tp-size": 8, "tensor-parallel-size": 8}, "sets the same as tp-size"),
 ]
 
