@@ -98,20 +98,26 @@ def told(output: str) -> list[str]:
     return [line for line in output.splitlines() if re.match(r"(---|\+\+\+|@@|[+-])", line)]
 
 
+def reached(hosts: list[Any]) -> dict[str, Any]:
+    """The inventory's hosts: the first as root, the second by a user with sudo."""
+    keys = shell.folder() / "ssh"
+    login = {
+        "ansible_ssh_private_key_file": str(keys / "id_ed25519"),
+        "ansible_ssh_common_args": f"-F {keys / 'config'}",
+        "ansible_python_interpreter": "/usr/bin/python3",
+    }
+    said = {host.name: {"ansible_host": host.address} for host in hosts}
+    said[hosts[0].name] |= {"ansible_user": "root"}
+    said[hosts[1].name] |= {"ansible_user": "deploy", "ansible_become": True}
+    return {"kimi": {"hosts": said, "vars": login}}
+
+
 @pytest.fixture(scope="module")
 def fleet(lab_hosts: list[Any], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
     hosts = {host.name: host for host in lab_hosts}
-    lab = shell.folder()
     folder = tmp_path_factory.mktemp("inventory")
     wheel.build("0.5.9", folder.parent / "wheels")
-    lines = "".join(f"    {h.name}: {{ansible_host: {h.address}}}\n" for h in lab_hosts)
-    lines = lines.replace(
-        f"{lab_hosts[1].address}}}",
-        f"{lab_hosts[1].address}, ansible_user: deploy, ansible_become: true}}",
-    )
-    (folder / "hosts.yml").write_text(
-        lab_inventory.HOSTS.format(group="kimi", hosts=lines, lab=lab)
-    )
+    (folder / "hosts.yml").write_text(yaml.safe_dump(reached(lab_hosts)))
     (folder / "group_vars").mkdir()
     services = lab_inventory.SERVICES.format(version="0.5.9", wheels="../wheels")
     (folder / "group_vars" / "kimi.yml").write_text(services)
