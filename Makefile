@@ -44,7 +44,7 @@ demo: setup lab-packages
 drills: setup lab-packages
 	bash tools/cpu_engine.sh 0.5.9 $(ENGINES)/0.5.9
 	bash tools/cpu_engine.sh 0.5.23 $(ENGINES)/0.5.23
-	pytest --override-ini testpaths=tests/drills -m drill
+	pytest -m drill tests
 
 bench: setup lab-packages
 	python tools/bench.py
