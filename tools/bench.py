@@ -26,7 +26,8 @@ def timed(argv: list[str]) -> float:
     done = subprocess.run(argv, cwd=TOP, env=ENV, capture_output=True, text=True)
     taken = time.monotonic() - start
     if done.returncode != 0:
-        sys.exit(f"{' '.join(argv)}: exit {done.returncode}\n{done.stdout[-3000:]}{done.stderr[-3000:]}")
+        said = (done.stdout + done.stderr)[-3000:]
+        sys.exit(f"{' '.join(argv)}: exit {done.returncode}\n{said}")
     return taken
 
 
