@@ -46,7 +46,7 @@ class ActionModule(Action):
         try:
             said = rollout.look(hosts, {name: services[name] for name in hosts})
             chosen = {name: services[name] for name in hosts}
-            canary = self.args.get("canary")
+            canary = str(self.args.get("canary") or "") or None
             plan = rollout.make(op, chosen, said, wanted, canary=canary)  # type: ignore[arg-type]
             return self._planned(plan) if self.check else self._done(hosts, plan)
         finally:

@@ -209,6 +209,19 @@ def test_an_unreachable_host_stops_all_before_any_restart(deployed: Fleet) -> No
     assert deployed.invocations() == before
 
 
+def test_a_host_that_is_refused_stops_all_before_any_restart(deployed: Fleet) -> None:
+    before = deployed.invocations()
+    folder = deployed.inventory / "host_vars"
+    folder.mkdir(exist_ok=True)
+    (folder / "h2.yml").write_text("sglang_overrides: {kimi: {model: {path: /srv/models/none}}}\n")
+    done = deployed.tried("deploy.yml")
+    (folder / "h2.yml").unlink()
+    assert done.returncode == 2
+    assert "service kimi: model /srv/models/none: no such folder on the host" in done.stdout
+    assert "TASK [Restart what has changed" not in done.stdout
+    assert deployed.invocations() == before
+
+
 def test_a_host_that_ansible_has_dropped_is_not_left_out_in_silence(
     deployed: Fleet, tmp_path: Path
 ) -> None:
@@ -228,7 +241,7 @@ def test_a_host_that_ansible_has_dropped_is_not_left_out_in_silence(
 
 def test_an_undefined_variable_is_refused_before_anything_is_touched(deployed: Fleet) -> None:
     host_vars = deployed.inventory / "host_vars"
-    host_vars.mkdir()
+    host_vars.mkdir(exist_ok=True)
     (host_vars / "h2.yml").write_text(
         'sglang_overrides: {kimi: {flags: {hicache-ratio: "{{ ratoi }}"}}}\n'
     )

@@ -1,0 +1,68 @@
+"""The first task of every playbook, run by the real ansible-playbook; no host is contacted."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from opsctl.paths import share
+
+EXAMPLE = share() / "inventory" / "example"
+BOOK = """\
+- hosts: all
+  gather_facts: false
+  tasks:
+    - {name: Describe, opsctl_describe: {}, run_once: true}
+    - {name: Next, ansible.builtin.debug: {msg: touched}}
+"""
+
+
+@pytest.fixture
+def inventory(tmp_path: Path) -> Path:
+    shutil.copytree(EXAMPLE, tmp_path / "inventory")
+    return tmp_path / "inventory"
+
+
+def play(inventory: Path, *more: str) -> subprocess.CompletedProcess[str]:
+    book = inventory.parent / "book.yml"
+    book.write_text(BOOK)
+    plugins = str(share() / "playbooks" / "action_plugins")
+    program = str(Path(sys.executable).with_name("ansible-playbook"))
+    return subprocess.run(
+        [program, "-i", str(inventory), str(book), *more],
+        env={**os.environ, "ANSIBLE_NOCOLOR": "1", "ANSIBLE_ACTION_PLUGINS": plugins},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
+def test_the_example_is_right(inventory: Path) -> None:
+    done = play(inventory, "-v")
+    assert done.returncode == 0, done.stdout
+    assert '"services": ["kimi"]' in done.stdout
+
+
+def test_a_typo_is_told_with_all_that_is_needed_and_nothing_is_touched(inventory: Path) -> None:
+    file = inventory / "group_vars" / "kimi.yml"
+    file.write_text(file.read_text().replace("hicache-ratio: 4.0", "hicache-ratoi: 4.0"))
+    done = play(inventory, "--check")
+    assert done.returncode == 2
+    for part in ("group_vars/kimi.yml:", "host gpu-01", "service kimi", "hicache-ratio"):
+        assert part in done.stdout, done.stdout
+    assert "TASK [Next]" not in done.stdout
+
+
+def test_hosts_without_any_service_are_an_error(inventory: Path) -> None:
+    (inventory / "group_vars" / "kimi.yml").unlink()
+    (inventory / "host_vars" / "gpu-02.yml").unlink()
+    done = play(inventory)
+    assert done.returncode == 2
+    assert "no service is described for gpu-01, gpu-02" in done.stdout
