@@ -43,5 +43,6 @@ def log_as(prefix: str) -> None:
     )
 
 
-def say_raw(line: str) -> None:
-    os.write(2, line.encode() + b"\n")
+def say_raw(text: str) -> None:
+    """Past the log, as a progress bar is drawn."""
+    os.write(2, text.encode())

@@ -41,13 +41,19 @@ class Words:
         return f"Load weight begin. avail mem={free} GB"
 
     def weights_bar(self, done: int, of: int, percent: int, seconds: float) -> str:
-        """The bar that rank 0 draws; `seconds` is what the whole load takes."""
+        """What rank 0 draws; `seconds` is what the whole load takes.
+
+        0.5.9 ends each bar with a line feed, 0.5.23 draws over the last one until it is full.
+        """
         word = (
             "Multi-thread loading shards" if self.new else "Loading safetensors checkpoint shards"
         )
         spent = seconds * percent / 100
         times = f"{_span(spent)}<{_span(seconds - spent)}, {of / seconds:.2f}it/s"
-        return f"{word}: {percent:3d}% Completed | {done}/{of} [{times}]"
+        bar = f"{word}: {percent:3d}% Completed | {done}/{of} [{times}]"
+        if self.new:
+            return "\r" + bar + ("\n" if percent == 100 else "")
+        return bar + "\n"
 
     def weights_end(self, seconds: float, kind: str, dtype: str, free: str, used: str) -> str:
         dtype = "" if self.new else f"dtype={dtype}, "

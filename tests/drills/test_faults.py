@@ -107,7 +107,12 @@ def test_a_fault_is_seen_and_the_good_release_serves_again(drill: Drill, fault: 
 def row(fault: str, check: dict[str, Any], host: Any) -> list[str]:
     free = host.sh("free -h").stdout.splitlines()[1].split()
     end = f"ratio 2.0 serves again, verified; {free[2]} used, {free[-1]} available"
-    evidence = [re.sub(r"^\[[\d: -]+", "[", line) for line in check["evidence"][:3]]
+    # Lines of the ranks that the message names, if it names any; without the time of day.
+    named = [line for line in check["evidence"] if line.split(":")[0] in check["detail"]]
+    evidence = [
+        re.sub(r"^\[\d{4}[\d: -]{15} ?", "[", line).removeprefix("[] ")
+        for line in (named or check["evidence"])[:3]
+    ]
     return [fault, check["id"], "<br>".join(map(code_of, evidence)), code_of(check["detail"]), end]
 
 
@@ -120,9 +125,9 @@ def page(rows: dict[str, list[str]]) -> str:
     lines = [
         "# Eight faults, and what opsctl does about them",
         "",
-        "Written by `make drills` (tests/drills/test_faults.py) from what was seen on a real host with",
-        "the rehearsal engine. The change was always the same: `hicache-ratio` 2.0 → 4.0; the release",
-        "with 2.0 was confirmed before. Every deploy ended with exit code 5: rolled back.",
+        "Written by `make drills` (tests/drills/test_faults.py) from what was seen on a real host",
+        "with the rehearsal engine. The change was always the same: `hicache-ratio` 2.0 → 4.0; the",
+        "release with 2.0 was confirmed before. Every deploy ended with exit code 5: rolled back.",
         "",
         "| fault | gate that failed | evidence | message | end state |",
         "|---|---|---|---|---|",
