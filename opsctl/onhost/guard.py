@@ -23,6 +23,10 @@ from opsctl.onhost.systemd import CallFailed, Systemd
 TIMING = {"drain": 60.0, "stall": 900.0, "cap": 5400.0}
 
 
+class ShuttingDown(Exception):
+    """The host is being shut down: the boot unit will go on with this run."""
+
+
 @contextmanager
 def _no_allowance(seconds: float) -> Iterator[None]:
     yield
@@ -116,6 +120,8 @@ class Guard:
             if not pending.goal:
                 return self._given_up(pending, Check("start", FAIL, pending.cause))
             failed = self._bring_up(pending)
+            if failed is not None and self.world.systemd.shutting_down():
+                raise ShuttingDown("the host is being shut down; the next boot settles this run")
             if pending.step == RESTORE:
                 return self._restored(pending, failed)
             if failed is None:
@@ -160,9 +166,9 @@ class Guard:
         with self.world.allow(2 * state.stop_limit + 90):
             systemd.stop(store.unit)
         manifest = store.manifest(goal) or {}
-        taken = self.world.outside.port_holder(manifest.get("address") or {})
-        if taken and pending.step != RESTORE:
-            return Check("start", FAIL, f"its port is still held by {taken}")
+        left = self.world.outside.in_the_way(systemd, manifest)
+        if left and pending.step != RESTORE:
+            return Check("start", FAIL, "after the stop, " + "; ".join(left))
         self._phase("commit")
         store.install(goal)
         systemd.reload()

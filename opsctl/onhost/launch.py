@@ -32,9 +32,10 @@ def launch(store: Store, systemd: Systemd, document: Mapping[str, Any]) -> Dict[
     if document.get("target"):
         store.release(str(document["target"]))
     _own_lock(store, systemd, run)
-    if (folder / "run.json").exists():
+    at_work = systemd.show(locks.guard_unit(store.service)).up
+    if (folder / "run.json").exists() and (at_work or store.result(run) is not None):
         return {"launched": False, "run": run}
-    if systemd.show(locks.guard_unit(store.service)).up:
+    if at_work:
         raise Refused(f"a guard is at work on {store.service} already", hint="opsctl status")
     folder.mkdir(parents=True, exist_ok=True)
     files.write(folder / "onhost.pyz", bundle.build())

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import pwd
+import shutil
 import stat
 from pathlib import Path
 from typing import Any, Dict, List, Mapping, Optional
 
-from opsctl.onhost import files
+from opsctl.onhost import files, gates, hostfacts
+from opsctl.onhost.model import FAIL
 from opsctl.onhost.store import ZERO, Refused, Store
 from opsctl.onhost.systemd import Systemd
 
@@ -24,6 +26,26 @@ class Outside:
 
     def exists(self, path: str) -> bool:
         return Path(path).exists()
+
+    def in_the_way(self, systemd: Systemd, manifest: Mapping[str, Any], but: str = "") -> List[str]:
+        """What would keep a start from its port or its GPUs: found out now, and not after a load
+        of many minutes. `but`: a unit that is about to be stopped."""
+        found = []
+        taken = self.port_holder(manifest.get("address") or {}, but)
+        if taken:
+            found.append(f"port {manifest['address']['port']} is held by {taken}")
+        if shutil.which("nvidia-smi"):
+            pids = [
+                pid
+                for state in systemd.show_all(["sglang-*.service"])
+                for pid in hostfacts.cgroup_pids(state.cgroup)
+            ]
+            held = hostfacts.gpu_processes(hostfacts.gpus())
+            check = gates.memory(
+                hostfacts.meminfo(), {"min_available": 0}, held, pids, manifest.get("gpus")
+            )
+            found += check.evidence[1:] if check.status == FAIL else []
+        return found
 
     def port_holder(self, address: Mapping[str, Any], but: str = "") -> str:
         """Who listens on the port, "" if nobody does, or only the unit `but`. After a SIGKILL an
@@ -82,9 +104,7 @@ def check(store: Store, systemd: Systemd, outside: Outside, digest: str) -> None
         for path in _wanted_paths(manifest):
             if not outside.exists(path):
                 problems.append(f"{path} is not there")
-        taken = outside.port_holder(manifest.get("address") or {}, but=store.unit)
-        if taken:
-            problems.append(f"port {manifest['address']['port']} is held by {taken}")
+        problems += outside.in_the_way(systemd, manifest, but=store.unit)
     if not problems:
         problems += systemd.verify(store.release(digest) / store.unit)
     if problems:

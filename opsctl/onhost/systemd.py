@@ -186,6 +186,10 @@ class Systemd:
             code, out, err = call([*argv, str(unit_file)], 60)
         return [line for line in (err + out).splitlines() if line.strip()] if code != 0 else []
 
+    def shutting_down(self) -> bool:
+        _, out, _ = call(["systemctl", "is-system-running"], 20)
+        return out.strip() == "stopping"
+
     def run_transient(self, unit: str, argv: Sequence[str], every: Optional[float] = None) -> None:
         """Run a command as a unit of its own, or every `every` seconds by a timer.
 

@@ -32,7 +32,9 @@ pytestmark = pytest.mark.drill
 ONE, TWO = guarding.release(word="one"), guarding.release(word="two")
 BAD = guarding.release("tools-unparsed", word="bad")
 RUNS = "var/lib/opsctl/kimi/runs"
-POWER = [("good", n) for n in range(14)] + [("bad", n) for n in (12, 14, 16, 18, 20, 22)]
+POWER = [("good", n) for n in (0, 1, 2, 3, 4, 6, 7, 8, 9, 10, 12, 14, 15, 16)] + [
+    ("bad", n) for n in (12, 14, 16, 18, 20, 22)
+]
 # Before the guard is launched only time can be counted; after that, events.
 CONTROLLER = [("seconds", n / 2) for n in range(1, 7)] + [("events", n) for n in range(1, 15)]
 
@@ -106,7 +108,8 @@ def name_of(digest: str) -> str:
 
 
 class Table:
-    def __init__(self, mark: str, head: str) -> None:
+    def __init__(self, mark: str, title: str, head: str) -> None:
+        self.title = title
         self.mark, self.rows = mark, [head, "|" + "---|" * head.count(" | ") + "---|"]
 
     def add(self, *cells: object) -> None:
@@ -116,7 +119,7 @@ class Table:
         path = ROOT / "docs/drills.md"
         text = path.read_text() if path.exists() else "# Drills\n"
         begin, end = f"<!-- {self.mark}: generated -->", f"<!-- /{self.mark} -->"
-        body = "\n".join([begin, *self.rows, end])
+        body = "\n".join([begin, self.title, "", *self.rows, end])
         before, found, rest = text.partition(begin)
         after = rest.partition(end)[2] if found else ""
         path.write_text(
@@ -128,6 +131,10 @@ class Table:
 def power_table() -> Iterator[Table]:
     table = Table(
         "power-cut",
+        "## The host's power is cut during a swap\n\nWritten by `make drills`. A lab host's power "
+        "cut is SIGKILL of everything in it: nothing says goodbye, transient units are gone, and "
+        "the disk is as it was. What was written but not yet synced survives it, other than on "
+        "real hardware.",
         "| # | new release | power cut after | told result | serves in the end "
         "| power-on to result |",
     )
@@ -139,7 +146,10 @@ def power_table() -> Iterator[Table]:
 @pytest.fixture(scope="module")
 def kill_table() -> Iterator[Table]:
     table = Table(
-        "controller-kill", "| # | controller killed after | told result | serves in the end |"
+        "controller-kill",
+        "## The controller is killed during a swap\n\nWritten by `make drills`: `opsctl rollback` "
+        "gets SIGKILL, and nobody comes back.",
+        "| # | controller killed after | told result | serves in the end |",
     )
     yield table
     if len(table.rows) == 2 + len(CONTROLLER):

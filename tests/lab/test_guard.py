@@ -159,15 +159,15 @@ def test_a_guard_that_dies_twice_makes_the_dead_man_restore(deployed: Any) -> No
     guarding.serving(deployed, GOOD["digest"])
 
 
-@pytest.mark.parametrize("after", [0.3, 3.0])
-def test_a_power_cut_during_a_swap_ends_with_the_confirmed_release(
-    deployed: Any, after: float
+@pytest.mark.parametrize(("how", "after"), [("kill", 0.3), ("kill", 3.0), ("stop", 3.0)])
+def test_a_power_cut_or_reboot_during_a_swap_ends_with_the_confirmed_release(
+    deployed: Any, how: str, after: float
 ) -> None:
-    digest = staged(deployed, guarding.release(loading=8, word=f"cut {after}"))
-    run = f"cut-{after}"
+    digest = staged(deployed, guarding.release(loading=8, word=f"{how} {after}"))
+    run = f"{how}-{after}"
     guarding.begin(deployed, run, "swap", digest)
     time.sleep(after)
-    deployed.lab("kill")
+    deployed.lab(how)
     deployed.lab("start")
     result = guarding.result(deployed, run)
     assert result["outcome"] in ("rolled_back", "failed"), result  # failed: not even begun

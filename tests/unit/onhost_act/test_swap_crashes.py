@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from opsctl.onhost import files, recover
-from opsctl.onhost.guard import Guard, World
+from opsctl.onhost.guard import Guard, ShuttingDown, World
 from opsctl.onhost.model import FAIL, PASS, Check
 from opsctl.onhost.startup import Look
 from opsctl.onhost.store import Places, Store
@@ -64,6 +64,7 @@ class Manager:
     running: bytes | None = None
     failed: bool = False
     enabled: bool = False
+    going_down: bool = False
     starts: int = 0
     invocation: str = ""
     log: list[str] = field(default_factory=list)
@@ -122,9 +123,8 @@ class Manager:
     def verify(self, path: Path) -> list[str]:
         return []
 
-    def kill(self, unit: str) -> None: ...
-
-    def stop_timer(self, timer: str) -> None: ...
+    def shutting_down(self) -> bool:
+        return self.going_down
 
     def power_cut(self) -> None:
         self.running, self.failed, self.invocation = None, False, ""
@@ -178,8 +178,10 @@ class Outside:
     def exists(self, path: str) -> bool:
         return True
 
-    def port_holder(self, address: Any, but: str = "") -> str:
-        return ""
+    left: tuple[str, ...] = ()
+
+    def in_the_way(self, systemd: Any, manifest: Any, but: str = "") -> list[str]:
+        return [] if but else list(self.left)  # after the stop
 
 
 class Fused:
@@ -416,6 +418,35 @@ def test_a_release_that_is_not_whole_is_refused_before_anything_is_touched(host:
     result = host.guard()
     assert result["outcome"] == "failed" and "stage it again" in result["cause"]
     assert host.systemd.log == []
+    whole(host)
+
+
+def test_what_an_engine_left_behind_is_told_and_does_not_keep_the_old_one_away(
+    host: Host, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    deployed(host)
+    monkeypatch.setattr(Outside, "left", ("port 30000 is held by PID 7 (python3)",))
+    host.ask("swap", B)
+    result = host.guard()
+    assert result["outcome"] == "rolled_back"
+    assert result["cause"] == "start: after the stop, port 30000 is held by PID 7 (python3)"
+    whole(host)
+
+
+def test_a_shutdown_is_no_fault_of_the_release(host: Host) -> None:
+    """systemd stops the engine before the guard: that must not be taken for a crash."""
+    deployed(host)
+    host.systemd.broken.add(unit(B))
+    host.systemd.going_down = True
+    host.ask("swap", B)
+    with pytest.raises(ShuttingDown):
+        host.guard()
+    assert host.store.result("r1") is None
+    host.systemd.going_down = False
+    host.systemd.power_cut()
+    host.reboot()
+    result = host.store.result("r1")
+    assert result is not None and "lost power or was restarted" in result["cause"]
     whole(host)
 
 
