@@ -68,6 +68,15 @@ def test_silent_ranks_are_named() -> None:
     assert check.detail.startswith("TP3, TP6, TP7 missing")
 
 
+def test_the_evidence_begins_with_the_ranks_that_differ() -> None:
+    found = facts()
+    del found.ranks["TP5"]
+    found.ranks["TP6"].kv_tokens = 151_200
+    lines = gates.ranks(manifest(), found).evidence
+    assert [line.partition(":")[0] for line in lines[:3]] == ["TP5", "TP6", "TP0"]
+    assert lines[0] == "TP5: nothing logged" and len(lines) == len(NAMES)
+
+
 def test_a_rank_without_a_host_pool_is_named() -> None:
     found = facts()
     found.ranks["TP5"].host_pools = []
