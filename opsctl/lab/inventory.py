@@ -49,7 +49,11 @@ sglang_services:
       hicache-io-backend: kernel
       enable-metrics: true
     env: {{SGLANG_ENABLE_SPEC_V2: "1"}}
-    memory: {{min_available: 32GiB, swap: forbid}}
+    memory:
+      min_available: 32GiB
+      swap: forbid
+      # As logged at an earlier start on such a host: `avail mem` before and after the weights.
+      calibration: {{gpu_free_before: 94.05GiB, gpu_free_after: 21.71GiB}}
     gates: {{soak: 2s, poll: 0.2s, request_timeout: 10s}}
     timing: {{drain: 10s, stall: 8s, cap: 60s}}
 """
