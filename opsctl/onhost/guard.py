@@ -12,7 +12,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, Callable, ContextManager, Dict, Iterator, List, Mapping, Optional
 
-from opsctl.onhost import ending, files, preflight, startup, swap, zero
+from opsctl.onhost import ending, preflight, startup, swap, zero
 from opsctl.onhost.gates import ORDER
 from opsctl.onhost.model import FAIL, Check
 from opsctl.onhost.startup import Clock, Eyes
@@ -83,7 +83,7 @@ class Guard:
         """
         store, standing = self.world.store, self._standing()
         try:
-            of_other_hands = self._save_zero()
+            of_other_hands = zero.keep(store, self.world.systemd, self.run, self._note)
             standing = self._standing()
             target = swap.target_of(
                 self.document["op"],
@@ -282,23 +282,6 @@ class Guard:
         return ending.close(self.world.store, self.run, self.document, result, self._emit)
 
     # -- words and book-keeping
-
-    def _save_zero(self) -> bool:
-        """What stands there and is not ours is kept before anything else is done. Answers whether
-        a unit of other hands stands there."""
-        store, standing = self.world.store, self._standing()
-        if standing not in ("", "foreign"):
-            return standing == ZERO
-        state = self.world.systemd.show(store.unit)
-        content = zero.standing_unit(store, state)
-        if content is None:
-            return False
-        if store.marked(content):
-            files.write(store.run(self.run) / "unit.before", content, 0o600)
-            self._note("the unit was edited by hand; a copy is kept in the run's folder", [])
-            return False
-        store.save_zero(content, zero.manifest(store, content, state))
-        return True
 
     def _standing(self) -> str:
         return self.world.store.standing()

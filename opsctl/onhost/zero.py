@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Any, Dict, Optional
+from typing import Any, Callable, Dict, List, Optional
 
 from opsctl.onhost import files
 from opsctl.onhost.store import ZERO, Refused, Store
-from opsctl.onhost.systemd import UnitState
+from opsctl.onhost.systemd import Systemd, UnitState
 
 
 def standing_unit(store: Store, state: UnitState) -> Optional[bytes]:
@@ -23,6 +23,24 @@ def standing_unit(store: Store, state: UnitState) -> Optional[bytes]:
     if content is None and fragment and not fragment.startswith("/run/"):
         content = files.read(Path(fragment))
     return content
+
+
+def keep(store: Store, systemd: Systemd, run: str, note: Callable[[str, List[str]], None]) -> bool:
+    """What stands there and is not ours is kept before anything else is done. Answers whether a
+    unit of other hands stands there; one of ours that was edited is copied to the run's folder."""
+    standing = store.standing()
+    if standing not in ("", "foreign"):
+        return standing == ZERO
+    state = systemd.show(store.unit)
+    content = standing_unit(store, state)
+    if content is None:
+        return False
+    if store.marked(content):
+        files.write(store.run(run) / "unit.before", content, 0o600)
+        note("the unit was edited by hand; a copy is kept in the run's folder", [])
+        return False
+    store.save_zero(content, manifest(store, content, state))
+    return True
 
 
 def manifest(store: Store, content: bytes, state: UnitState) -> Dict[str, Any]:
