@@ -8,12 +8,11 @@ from __future__ import annotations
 import os
 import platform
 import re
-import shutil
 import time
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
-from opsctl.onhost import gates, hostfacts, locks, probes, starts, systemd
+from opsctl.onhost import gates, gpus, hostfacts, locks, probes, starts, systemd
 from opsctl.onhost.model import Check, StartFacts
 from opsctl.onhost.store import ZERO, Places, Refused, Store, services
 from opsctl.onhost.systemd import Systemd, UnitState
@@ -29,11 +28,11 @@ def collect(
     """The document of docs/architecture.md. `wanted`: only these services, "absent" if unknown."""
     names = list(wanted) or known(places)
     with ThreadPoolExecutor(8) as pool:
-        gpus = pool.submit(_gpus)
+        cards = pool.submit(gpus.report)
         version = pool.submit(_systemd_version)
-        states = _states(manager, names, everything=not wanted)
+        pairs = states(manager, names, everything=not wanted)
         found: List[Future[Dict[str, Any]]] = [
-            pool.submit(_service, places, unit, guard, probe) for unit, guard in states
+            pool.submit(entry, places, unit, guard, probe) for unit, guard in pairs
         ]
         answer = {
             "schema_version": 1,
@@ -47,7 +46,7 @@ def collect(
             "kernel": os.uname().release,
             "systemd": version.result(),
             "memory": hostfacts.meminfo(),
-            **gpus.result(),
+            **cards.result(),
         }
         entries = [future.result() for future in found]
     answer["services"] = [e for e in entries if e["state"] != "absent" or wanted]
@@ -63,8 +62,8 @@ def known(places: Places) -> List[str]:
     return sorted(names)
 
 
-def _states(
-    manager: Systemd, names: Sequence[str], everything: bool
+def states(
+    manager: Systemd, names: Sequence[str], everything: bool = False
 ) -> List[Tuple[UnitState, UnitState]]:
     """All units with their guards', in one call; the pattern finds those loaded from elsewhere."""
     asked = [f"sglang-{name}.service" for name in names]
@@ -78,7 +77,10 @@ def _states(
     return pairs
 
 
-def _service(places: Places, state: UnitState, guard: UnitState, probe: bool) -> Dict[str, Any]:
+def entry(
+    places: Places, state: UnitState, guard: UnitState, probe: bool = False
+) -> Dict[str, Any]:
+    """One of the answer's "services"."""
     name = _UNIT.fullmatch(state.name)[1]  # type: ignore[index]
     try:
         store: Optional[Store] = Store(name, places)
@@ -189,20 +191,6 @@ def _checks(
         # Processes of strangers on the GPUs are `verify`'s business: asking costs a second.
         found.append(gates.memory(hostfacts.meminfo(), manifest["memory"], None, ()))
     return found
-
-
-def _gpus() -> Dict[str, Any]:
-    if shutil.which("nvidia-smi") is None:
-        return {"gpus": [], "driver": "", "cuda": "", "gpu_error": ""}
-    with ThreadPoolExecutor(1) as pool:
-        listed = pool.submit(hostfacts.gpus)
-        table = hostfacts.parse_gpu_table(hostfacts.run(["nvidia-smi"]))
-    return {
-        "gpus": listed.result() or table["gpus"],
-        "driver": table["driver"],
-        "cuda": table["cuda"],
-        "gpu_error": table["error"],
-    }
 
 
 def _systemd_version() -> int:

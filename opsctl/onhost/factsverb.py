@@ -1,4 +1,5 @@
-"""What a forecast needs to know of a host: the model's files, memory, GPUs, earlier starts."""
+"""What staging needs to know of a host, in one look: the model's files, memory, GPUs, earlier
+starts, and what stands there now."""
 
 from __future__ import annotations
 
@@ -6,7 +7,7 @@ import time
 from pathlib import Path
 from typing import Any, Dict, List, Optional
 
-from opsctl.onhost import hostfacts, starts
+from opsctl.onhost import collect, hostfacts
 from opsctl.onhost.store import Places, Store
 from opsctl.onhost.systemd import Systemd
 
@@ -19,9 +20,11 @@ MOST_STARTS = 20
 def facts(
     places: Places, systemd: Systemd, model: str, draft: Optional[str], service: str
 ) -> Dict[str, Any]:
-    """{"model", "draft", "memory", "gpus", "starts", "running", "service_memory"}; in bytes."""
+    """{"model", "draft", "memory", "gpus", "starts", "running", "service_memory", "standing"}; in
+    bytes. `standing`: the service's entry of `collect`."""
     store = Store(service, places)
-    state = systemd.show(store.unit)
+    state, guard = collect.states(systemd, [service])[0]
+    standing = collect.entry(places, state, guard)
     return {
         "schema_version": 1,
         "time": time.time(),
@@ -30,8 +33,9 @@ def facts(
         "memory": hostfacts.meminfo(),
         "gpus": hostfacts.gpus(),
         "starts": store.starts()[:MOST_STARTS],
-        "running": starts.facts(store, state).as_json() if state.active == "active" else None,
+        "running": standing["start"] if state.active == "active" else None,
         "service_memory": held(state.cgroup),
+        "standing": standing,
     }
 
 

@@ -25,7 +25,7 @@ from opsctl.spec.models import Service
 class Staged:
     """`changed`: whether files differ (or would, with check). `diff`: for people, secrets masked.
     `verdict`: "restart: …" or "no restart: …", against what runs there now. `warning`: a forecast
-    that was overridden."""
+    that was overridden. `state`: what the service was before, as `collect` tells it."""
 
     host: str
     service: str
@@ -34,6 +34,7 @@ class Staged:
     diff: str
     verdict: str
     release: Release
+    state: Mapping[str, Any]
     warning: str = ""
 
 
@@ -45,7 +46,7 @@ def stage(
 
     Raises SpecError, DoesNotFit, Unreachable, or the host's own OpsctlError.
     """
-    release, standing, warning = prepare(host, name, service, override=override)
+    release, state, warning = prepare(host, name, service, override=override)
     answer = send(host, release, check=check)
     return Staged(
         host.name,
@@ -53,18 +54,18 @@ def stage(
         release.digest,
         bool(answer.get("changed")),
         str(answer.get("diff") or ""),
-        verdict(standing, release.manifest),
+        verdict(state.get("manifest"), release.manifest),
         release,
+        state,
         warning,
     )
 
 
 def prepare(
     host: Host, name: str, service: Service, *, override: str = ""
-) -> tuple[Release, Mapping[str, Any] | None, str]:
-    """The release for this host, the manifest that runs there now, and a warning. Sends nothing."""
+) -> tuple[Release, Mapping[str, Any], str]:
+    """The release for this host, what stands there now, and a warning. Sends nothing."""
     bare = render(name, service)  # a bad description is refused before the host is asked anything
-    standing = _standing(host, name)
     facts = facts_of(host, name, bare.manifest)
     found = forecast.forecast(bare.manifest, facts, service.memory.calibration)
     problem = unfit(found)
@@ -76,15 +77,17 @@ def prepare(
             hint="lower hicache-ratio or mem-fraction-static, or override it with a reason",
             log=found.lines,
         )
-    expect = settled(found.expect, standing, bare)
+    state: Mapping[str, Any] = facts.get("standing") or {}
+    expect = settled(found.expect, state.get("manifest"), bare)
     if problem:
         expect = {**(expect or {}), "override": override}
     release = bare if expect is None else render(name, service, expect=expect)
-    return release, standing, f"{problem}; overridden: {override}" if problem else ""
+    return release, state, f"{problem}; overridden: {override}" if problem else ""
 
 
 def facts_of(host: Host, name: str, manifest: Mapping[str, Any]) -> dict[str, Any]:
-    """What the forecast must know of the host and of the model's files there."""
+    """What the forecast must know of the host and of the model's files there, and what stands
+    there now: one round trip."""
     model = manifest["model"]
     draft = ["--draft", model["draft_path"]] if model["draft_path"] else []
     return onhost.call(
@@ -96,15 +99,6 @@ def send(host: Host, release: Release, *, check: bool = False) -> dict[str, Any]
     """`stage` on the host: {"changed", "diff", "digest", "restart"}."""
     arguments = ["--check"] if check else []
     return onhost.call(host, "stage", *arguments, stdin=bundle(release), timeout=120)
-
-
-def _standing(host: Host, name: str) -> Mapping[str, Any] | None:
-    answer = onhost.call(host, "collect", "--service", name, timeout=120)
-    for state in answer.get("services", ()):
-        if state.get("service") == name:
-            manifest: Mapping[str, Any] | None = state.get("manifest") or None
-            return manifest
-    return None
 
 
 # ---------------------------------------------------------------- pure

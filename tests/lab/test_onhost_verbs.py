@@ -96,6 +96,12 @@ def test_facts_tell_files_memory_and_starts(host: Any) -> None:
     assert answer["starts"][0]["gpu_key"] == "k"
     assert answer["starts"][0]["ranks"]["TP1"]["kv_tokens"] == 4096
     assert answer["service_memory"]["bytes"] > 1 << 20
+    seen = guarding.state(host)
+    changing = ("processes", "checks")  # memory moves between two looks
+    assert set(answer["standing"]) == set(seen)
+    for key in set(seen) - set(changing):
+        assert answer["standing"][key] == seen[key] or key == "since"
+    assert answer["running"] == seen["start"]
 
 
 def test_logs_are_of_this_start_and_harmless(host: Any) -> None:

@@ -57,7 +57,6 @@ class Machine(FakeHost):
         self.staged: dict[str, Any] | None = None
         self.available = available
         self.verbs = {
-            "collect": lambda call: {"services": [self.state()]},
             "facts": lambda call: {
                 "model": {
                     "path": "/srv/models/m",
@@ -69,6 +68,7 @@ class Machine(FakeHost):
                 "gpus": [{"name": "NVIDIA RTX PRO 6000 Blackwell Server Edition"}] * 8,
                 "starts": [],
                 "running": None,
+                "standing": self.state(),
             },
             "stage": self._stage,
         }
