@@ -1,7 +1,7 @@
 """Ansible's own connection, spoken to as opsctl speaks to a host.
 
-Play 1 uses it for everything: whatever login, jump or become an operator has set up for Ansible
-works unchanged, and Ansible's multiplexed SSH master means one handshake a host.
+Preparing and staging use it for everything: whatever login, jump or become an operator has set up
+for Ansible works unchanged, and Ansible's multiplexed SSH master means one handshake a host.
 """
 
 from __future__ import annotations

@@ -5,9 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from opsctl.ansible import rolevars
 from opsctl.ansible.action import Action
 from opsctl.ansible.described import described, needs
-from opsctl.errors import NothingSelected
+from opsctl.errors import NothingSelected, SpecError
 
 
 class ActionModule(Action):
@@ -17,7 +18,13 @@ class ActionModule(Action):
 
     def act(self) -> dict[str, Any]:
         names = [str(name) for name in self.task_vars["ansible_play_hosts_all"]]
-        hosts = described(names, self.task_vars, self._loader)
+        problems = rolevars.wrong(names, self.task_vars["hostvars"], self._loader)
+        try:
+            hosts = described(names, self.task_vars, self._loader)
+        except SpecError as error:
+            raise SpecError([*error.problems, *problems]) from None
+        if problems:
+            raise SpecError(problems)
         if not any(entry.services for entry in hosts.values()):
             raise NothingSelected(
                 f"no service is described for {', '.join(names)}: sglang_services is missing there"

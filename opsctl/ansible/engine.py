@@ -24,18 +24,13 @@ class ActionModule(Action):
         }
 
     def _converge(self, environment: dict[str, Any]) -> dict[str, Any]:
-        wheels = local_wheels(environment["install"])
-        args = {
-            "root": environment["root"],
-            "version": environment["version"],
-            "install": self._with_index(asked(environment, self.args["python"], bool(wheels))),
-            "wheels_wanted": {p.name: p.stat().st_size for p in wheels},
-            "check": self.check,
-        }
+        args = look_args(environment, self.args["python"]) | {"check": self.check}
         found = self.program("engine", args | {"do": "look"})
         if found["problems"] or found["state"] == "ready" or self.check:
             return outcome(found)
+        wheels = local_wheels(environment["install"])
         self._send([p for p in wheels if p.name in found["missing"]], environment["root"])
+        args["install"] = self._with_index(args["install"])
         return outcome(self.program("engine", args | {"do": "build"}))
 
     def _with_index(self, install: dict[str, Any] | None) -> dict[str, Any] | None:
@@ -69,6 +64,17 @@ class ActionModule(Action):
         if answer.rc != 0:
             message = f"{' '.join(argv)}: {answer.err.strip()}"
             raise OpsctlError(message, host=self.host.name, step="send wheels")
+
+
+def look_args(environment: dict[str, Any], python: str) -> dict[str, Any]:
+    """One environment as the host's program takes it, without `do` and `check`."""
+    wheels = local_wheels(environment["install"])
+    return {
+        "root": environment["root"],
+        "version": environment["version"],
+        "install": asked(environment, python, bool(wheels)),
+        "wheels_wanted": {p.name: p.stat().st_size for p in wheels},
+    }
 
 
 def asked(environment: dict[str, Any], python: str, sent: bool) -> dict[str, Any] | None:

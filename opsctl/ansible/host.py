@@ -11,5 +11,9 @@ class ActionModule(Action):
     """Arguments: users, folders {path: mode}, nofile, journal_max_use."""
 
     def act(self) -> dict[str, Any]:
-        number = int(self.args["nofile"])  # ansible-core 2.18: a template gives text
-        return outcome(self.program("host", self.args | {"nofile": number, "check": self.check}))
+        return outcome(self.program("host", host_args(self.args) | {"check": self.check}))
+
+
+def host_args(given: dict[str, Any]) -> dict[str, Any]:
+    """The task's arguments as the program takes them, without `check`."""
+    return given | {"nofile": int(given["nofile"])}  # ansible-core 2.18: a template gives text

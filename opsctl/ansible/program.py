@@ -11,8 +11,18 @@ from typing import Any
 from opsctl.errors import OpsctlError
 from opsctl.remote.host import Host
 
-# In the order of their imports; each is put under its full name before the next one runs.
-_BELOW = ("opsctl.onhost.files", "opsctl.ansible.target.converge")
+# What each program imports, in the order of the imports; each module is put under its full name
+# before the next one runs.
+_CONVERGE = ("opsctl.onhost.files", "opsctl.ansible.target.converge")
+_GPUS = ("opsctl.onhost.hostfacts", "opsctl.onhost.gpus")
+_PARTS = tuple(f"opsctl.ansible.target.{name}" for name in ("host", "cuda", "engine", "model"))
+_BELOW = {
+    "host": _CONVERGE,
+    "engine": _CONVERGE,
+    "model": (),
+    "cuda": _GPUS,
+    "survey": (*_CONVERGE, *_GPUS, *_PARTS),
+}
 
 _BOOT = """\
 import json, sys, types
@@ -26,7 +36,7 @@ print("\\x1e" + json.dumps(module.main(sent["args"])))
 
 def run(host: Host, program: str, args: Mapping[str, Any]) -> dict[str, Any]:
     """The program's result. Raises OpsctlError if it did not come to an end."""
-    names = (*_BELOW, f"opsctl.ansible.target.{program}")
+    names = (*_BELOW[program], f"opsctl.ansible.target.{program}")
     sent = {"modules": [(name, _text(name)) for name in names], "args": args}
     python = getattr(getattr(host, "target", None), "python", "") or "python3"
     answer = host.run([python, "-c", _BOOT], stdin=json.dumps(sent).encode(), timeout=7200)

@@ -8,7 +8,7 @@ host is contacted. Every problem of every host is collected, so that one run tel
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date
 from typing import Any
@@ -122,6 +122,20 @@ def read_hosts(names: Iterable[str], hostvars: Any, loader: Any) -> dict[str, di
     """Descriptions by host name. Raises SpecError with every value that cannot be read."""
     problems = Problems()
     found = {name: _read_host(name, hostvars, loader, problems) for name in names}
+    problems.raise_if_any()
+    return found
+
+
+def read_variables(
+    names: Iterable[str], wanted: Collection[str], hostvars: Any, loader: Any
+) -> dict[str, dict[str, Any]]:
+    """By host, those of the `wanted` variables that the inventory sets. Raises SpecError."""
+    problems = Problems()
+    found: dict[str, dict[str, Any]] = {}
+    for name in names:
+        raw = dict(hostvars.raw_get(name), hostvars=hostvars)
+        values = Values(name, _templar(loader, raw), problems)
+        found[name] = {key: values.plain(raw[key], key) for key in wanted if key in raw}
     problems.raise_if_any()
     return found
 

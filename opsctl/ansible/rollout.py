@@ -1,4 +1,4 @@
-"""The one task of play 2: the rollout engine over all hosts of the play, run once.
+"""The one task of the last play: the rollout engine over all hosts of the play, run once.
 
 It speaks to hosts through opsctl's own connections, since it must follow a guard for many minutes
 and come back after a lost connection; Ansible's give no output before a command has ended.
@@ -13,12 +13,13 @@ from opsctl import rollout
 from opsctl.ansible.action import Action, told
 from opsctl.ansible.described import described
 from opsctl.errors import NothingSelected, OpsctlError
+from opsctl.inventory.model import HostEntry
 from opsctl.remote import connect
 from opsctl.remote.target import resolve
-from opsctl.rollout.model import Key
+from opsctl.rollout.model import Key, Op
 from opsctl.views import progress
 
-OPS = ("swap", "rollback", "restart")
+OPS: tuple[Op, ...] = ("swap", "rollback", "restart")
 STAGED = "service_staged"  # registered by the role `service`
 
 
@@ -28,39 +29,52 @@ class ActionModule(Action):
     _requires_connection = False
 
     def act(self) -> dict[str, Any]:
-        op = str(self.args.get("op") or "swap")
-        if op not in OPS:
-            raise OpsctlError(f"there is no op {op}; there is: {', '.join(OPS)}")
+        op = op_of(self.args.get("op") or "swap")
         names = [str(name) for name in self.task_vars["ansible_play_hosts_all"]]
         entries = described(names, self.task_vars, self._loader)
         services = {name: tuple(entry.services) for name, entry in entries.items()}
         if not any(services.values()):
             raise NothingSelected(f"no service is described for {', '.join(names)}")
         nobody_left_out(services, self.task_vars["ansible_play_hosts"])
-        wanted = self._wanted(services) if op == "swap" else None
-        hosts = {
-            name: connect(resolve(name, entry.connection))
-            for name, entry in entries.items()
-            if services[name]
+        chosen = {name: found for name, found in services.items() if found}
+        if op != "swap":
+            return self._ask(op, entries, chosen, None)
+        staged = {host: self.task_vars["hostvars"][host].get(STAGED) for host in chosen}
+        releases = {
+            (host, service): wanted(host, service, staged[host])
+            for host, names in chosen.items()
+            for service in names
         }
+        plan = self._plan(op, chosen, seen(staged), releases)
+        if not plan.changes:  # as staging saw it moments ago: no host is asked again
+            return self._planned(plan) if self.check else self._done({}, plan)
+        return self._ask(op, entries, chosen, releases)
+
+    def _ask(
+        self,
+        op: Op,
+        entries: Mapping[str, HostEntry],
+        chosen: Mapping[str, tuple[str, ...]],
+        releases: Mapping[Key, rollout.Wanted] | None,
+    ) -> dict[str, Any]:
+        """Plan by what the hosts say now, and do it."""
+        hosts = {name: connect(resolve(name, entries[name].connection)) for name in chosen}
         try:
-            said = rollout.look(hosts, {name: services[name] for name in hosts})
-            chosen = {name: services[name] for name in hosts}
-            canary = str(self.args.get("canary") or "") or None
-            plan = rollout.make(op, chosen, said, wanted, canary=canary)  # type: ignore[arg-type]
+            plan = self._plan(op, chosen, rollout.look(hosts, chosen), releases)
             return self._planned(plan) if self.check else self._done(hosts, plan)
         finally:
             for host in hosts.values():
                 host.close()
 
-    def _wanted(self, services: Mapping[str, tuple[str, ...]]) -> dict[Key, rollout.Wanted]:
-        """The digest of each host's releases, as this run has staged them."""
-        hostvars = self.task_vars["hostvars"]
-        return {
-            (host, service): wanted(host, service, hostvars[host].get(STAGED))
-            for host, names in services.items()
-            for service in names
-        }
+    def _plan(
+        self,
+        op: Op,
+        chosen: Mapping[str, tuple[str, ...]],
+        said: Mapping[str, Mapping[str, Any] | OpsctlError],
+        releases: Mapping[Key, rollout.Wanted] | None,
+    ) -> rollout.Plan:
+        canary = str(self.args.get("canary") or "") or None
+        return rollout.make(op, chosen, said, releases, canary=canary)
 
     def _planned(self, plan: rollout.Plan) -> dict[str, Any]:
         for action in plan.actions:
@@ -110,6 +124,21 @@ def nobody_left_out(services: Mapping[str, Any], alive: Any) -> None:
             step="rollout",
             hint="see the messages above; leave a host out on purpose with --limit",
         )
+
+
+def op_of(said: object) -> Op:
+    for op in OPS:
+        if op == said:
+            return op
+    raise OpsctlError(f"there is no op {said}; there is: {', '.join(OPS)}")
+
+
+def seen(staged: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """What staging saw on each host before it sent anything, as `collect` would tell it."""
+    return {
+        host: {"services": [found["before"] for found in said["services"].values()]}
+        for host, said in staged.items()
+    }
 
 
 def wanted(host: str, service: str, staged: Any) -> rollout.Wanted:

@@ -12,6 +12,8 @@ from opsctl.ansible.action import Action
 from opsctl.ansible.described import described
 from opsctl.rollout.staging import Staged, stage
 
+PLANNED = ("service", "state", "release", "run", "lock")  # what a plan is made from
+
 
 class ActionModule(Action):
     """Argument: override, the reason to stage what the forecast says does not fit."""
@@ -38,6 +40,7 @@ def result(staged: list[Staged]) -> dict[str, Any]:
                 "changed": one.changed,
                 "verdict": one.verdict,
                 "manifest": dict(one.release.manifest),
+                "before": {key: one.state.get(key) for key in PLANNED},
             }
             for one in staged
         },

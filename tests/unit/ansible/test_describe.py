@@ -60,6 +60,21 @@ def test_a_typo_is_told_with_all_that_is_needed_and_nothing_is_touched(inventory
     assert "TASK [Next]" not in done.stdout
 
 
+def test_a_wrong_value_of_a_roles_variable_is_told_with_its_host(inventory: Path) -> None:
+    file = inventory / "host_vars" / "gpu-02.yml"
+    file.write_text(file.read_text() + 'host_open_files: many\nengine_python: "{{ nothing }}"\n')
+    undefined = play(inventory)
+    assert undefined.returncode == 2
+    assert "host gpu-02, key engine_python: 'nothing' is undefined" in undefined.stdout
+    file.write_text(file.read_text().replace('"{{ nothing }}"', "python3.11"))
+    done = play(inventory)
+    assert done.returncode == 2
+    assert "host gpu-02, key host_open_files: " in done.stdout
+    assert "unable to convert to int" in done.stdout
+    assert "gpu-01" not in done.stdout.partition("fatal:")[2].partition("msg")[2].split("RECAP")[0]
+    assert "TASK [Next]" not in done.stdout
+
+
 def test_hosts_without_any_service_are_an_error(inventory: Path) -> None:
     (inventory / "group_vars" / "kimi.yml").unlink()
     (inventory / "host_vars" / "gpu-02.yml").unlink()

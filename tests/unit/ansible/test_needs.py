@@ -11,12 +11,15 @@ import pytest
 
 from opsctl.ansible.described import needs
 from opsctl.ansible.engine import asked, local_wheels
-from opsctl.ansible.rollout import Teller, by_host, nobody_left_out, wanted
+from opsctl.ansible.rollout import Teller, by_host, nobody_left_out, seen, wanted
 from opsctl.ansible.stage import result as staged_result
+from opsctl.ansible.survey import roles
 from opsctl.ansible.verify import result as verified_result
 from opsctl.errors import NothingSelected, OpsctlError, SpecError
-from opsctl.rollout import Result, Results
+from opsctl.rollout import Result, Results, make
 from opsctl.spec import load
+
+GOOD: dict[str, Any] = {"changed": False, "problems": []}
 
 
 def services(**changes: Any) -> dict[str, Any]:
@@ -74,6 +77,25 @@ def test_a_mirror_on_the_host_is_used_where_it_is(tmp_path: Path) -> None:
     assert here is not None and here["wheels"] == "/opt/sglang/.wheels"
 
 
+@pytest.mark.parametrize(
+    ("changes", "names"),
+    [
+        ({}, []),
+        ({"host": {"changed": True, "problems": []}}, ["host"]),
+        ({"engine": [GOOD, {"changed": False, "problems": ["in use"]}]}, ["engine"]),
+        ({"model": {"changed": False, "problems": ["no weight files"]}}, ["model"]),
+        ({"cuda": {"driver": "", "gpus": []}}, ["cuda"]),
+    ],
+)
+def test_a_survey_names_the_roles_that_have_something_to_do_or_to_refuse(
+    changes: dict[str, Any], names: list[str]
+) -> None:
+    card = {"index": 0, "name": "NVIDIA H200", "state": "ok"}
+    said: dict[str, Any] = {"host": GOOD, "engine": [GOOD], "model": GOOD}
+    said["cuda"] = {"driver": "999.0", "gpus": [card | {"index": n} for n in range(8)]}
+    assert roles(said | changes, needs(services(), Path("/inv"))["gpus"]) == names
+
+
 def test_a_host_that_dropped_out_stops_the_rollout() -> None:
     nobody_left_out({"h1": ("kimi",), "h2": ("kimi",), "bastion": ()}, ["h1", "h2"])
     with pytest.raises(OpsctlError, match="nothing was restarted, since h2 failed"):
@@ -86,6 +108,25 @@ def test_each_host_brings_its_own_digest() -> None:
     for nothing in (None, {}, {"services": {"other": {}}}):
         with pytest.raises(OpsctlError, match="no release of kimi was staged in this run"):
             wanted("h1", "kimi", nothing)
+
+
+def test_what_staging_saw_makes_the_same_plan_as_a_look() -> None:
+    state = {"service": "kimi", "state": "active", "run": None, "lock": None}
+    state["release"] = {"running": "d1", "confirmed": "d1"}
+    look = {"h1": {"services": [state | {"processes": [], "checks": []}]}}
+    found = {"h1": {"services": {"kimi": {"before": state}}}}
+    releases = {
+        ("h1", "kimi"): wanted(
+            "h1", "kimi", {"services": {"kimi": {"digest": "d1", "manifest": {}}}}
+        )
+    }
+    chosen = {"h1": ("kimi",)}
+    plan = make("swap", chosen, seen(found), releases)
+    assert plan == make("swap", chosen, look, releases)
+    assert plan.changes == ()
+    for change in ({"state": "failed"}, {"release": {"running": "d0", "confirmed": "d0"}}):
+        found["h1"]["services"]["kimi"]["before"] = state | change
+        assert make("swap", chosen, seen(found), releases).changes
 
 
 def test_results_are_told_by_host() -> None:
@@ -105,6 +146,7 @@ def test_progress_is_told_once() -> None:
 def staged(**changes: Any) -> Any:
     release = SimpleNamespace(manifest={"service": "kimi"})
     base = {"service": "kimi", "host": "h1", "digest": "d1", "changed": True, "diff": "+ a"}
+    base |= {"state": {"service": "kimi", "state": "active", "processes": [{"pid": 1}]}}
     base |= {"verdict": "restart: x", "warning": "", "release": release}
     return SimpleNamespace(**base | changes)
 
@@ -113,6 +155,8 @@ def test_staging_is_changed_only_if_a_service_is() -> None:
     found = staged_result([staged(), staged(service="b", changed=False, diff="")])
     assert found["changed"] and found["diff"] == [{"prepared": "+ a"}]
     assert not staged_result([staged(changed=False, diff="")])["changed"]
+    before = found["services"]["kimi"]["before"]
+    assert (before["state"], "processes" in before) == ("active", False)
     warned = staged_result([staged(warning="too little memory; overridden: drill")])
     assert warned["warnings"] == ["kimi on h1: too little memory; overridden: drill"]
 

@@ -45,7 +45,7 @@ def _pyenv() -> list[str]:
 
 
 @pytest.mark.parametrize("python", pythons())
-@pytest.mark.parametrize("name", ["model", "host", "engine"])
+@pytest.mark.parametrize("name", ["model", "host", "engine", "cuda", "survey"])
 def test_runs_without_any_package(python: str, name: str, tmp_path: Path) -> None:
     args: dict[str, dict[str, Any]] = {
         "model": {"folders": [{"path": str(tmp_path), "size": None, "what": "model"}]},
@@ -65,8 +65,16 @@ def test_runs_without_any_package(python: str, name: str, tmp_path: Path) -> Non
             "check": True,
         },
     }
+    args["cuda"] = {}
+    args["survey"] = {**args, "engine": [args["engine"]]}
     found = program.run(ThisMachine(python), name, args[name])  # type: ignore[arg-type]
-    if name == "host":
+    if name == "survey":
+        assert list(found) == ["host", "engine", "model", "cuda"]
+        assert (found["host"]["changed"], len(found["engine"][0]["problems"])) == (True, 1)
+        assert not (tmp_path / "new").exists()
+    elif name == "cuda":
+        assert set(found) == {"gpus", "driver", "cuda", "gpu_error"}
+    elif name == "host":
         assert found["changed"]
         assert not (tmp_path / "new").exists()  # with check nothing is written
         assert {"before_header", "after_header", "before", "after"} == set(found["diff"][0])

@@ -1,0 +1,26 @@
+"""What the roles of a host's preparation would find, in one look; changes nothing."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Dict
+
+from opsctl.ansible.target.cuda import main as cuda
+from opsctl.ansible.target.engine import main as engine
+from opsctl.ansible.target.host import main as host
+from opsctl.ansible.target.model import main as model
+
+
+def main(args: Dict[str, Any]) -> Dict[str, Any]:
+    """`args`: what the program of each role takes, by its name; `engine` a list of it.
+
+    Answers what each says, by its name.
+    """
+    with ThreadPoolExecutor(1) as pool:
+        gpus = pool.submit(cuda, {})  # mostly a wait for nvidia-smi
+        return {
+            "host": host({**args["host"], "check": True}),
+            "engine": [engine({**one, "do": "look", "check": True}) for one in args["engine"]],
+            "model": model(args["model"]),
+            "cuda": gpus.result(),
+        }
