@@ -42,5 +42,5 @@ def options(loader: Any) -> dict[str, dict[str, Any]]:
     specs: dict[str, dict[str, Any]] = {}
     for role in ROLES:
         file = share() / "roles" / role / "meta" / "argument_specs.yml"
-        specs |= loader.load_from_file(str(file))["argument_specs"]["main"]["options"]
+        specs |= loader.load_from_file(str(file), unsafe=True)["argument_specs"]["main"]["options"]
     return {key: spec for key, spec in specs.items() if key not in _DESCRIBED}

@@ -12,7 +12,7 @@ from opsctl.ansible.action import Action
 from opsctl.ansible.described import described
 from opsctl.rollout.staging import Staged, stage
 
-PLANNED = ("service", "state", "release", "run", "lock")  # what a plan is made from
+BULKY = ("processes", "start", "manifest")  # no plan without changes looks at these
 
 
 class ActionModule(Action):
@@ -40,7 +40,7 @@ def result(staged: list[Staged]) -> dict[str, Any]:
                 "changed": one.changed,
                 "verdict": one.verdict,
                 "manifest": dict(one.release.manifest),
-                "before": {key: one.state.get(key) for key in PLANNED},
+                "before": {k: v for k, v in one.state.items() if k not in BULKY},
             }
             for one in staged
         },

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import sys
 import zipfile
+from functools import lru_cache
 from pathlib import Path
 from typing import List
 
@@ -37,6 +38,7 @@ def _entry(archive: zipfile.ZipFile, name: str, content: bytes) -> None:
     archive.writestr(info, content, zipfile.ZIP_DEFLATED, 9)
 
 
+@lru_cache(maxsize=None)
 def build() -> bytes:
     """The zipapp: the same sources give the same bytes. Inside a zipapp, that zipapp itself."""
     folder = Path(__file__).resolve().parent

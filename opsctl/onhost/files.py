@@ -6,7 +6,6 @@ import contextlib
 import fcntl
 import json
 import os
-import secrets
 import time
 from pathlib import Path
 from typing import Any, Dict, Iterator, List, Optional
@@ -26,7 +25,7 @@ def write(path: Path, content: bytes, mode: int = 0o644) -> None:
 
     Raises OSError; then nothing was replaced.
     """
-    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
+    temporary = path.with_name(f".{path.name}.{os.urandom(4).hex()}")
     descriptor = os.open(str(temporary), os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
     try:
         with os.fdopen(descriptor, "wb") as file:
@@ -104,7 +103,7 @@ def link(path: Path, target: str) -> None:
     """Point the symbolic link `path` at `target` at once."""
     if os.path.islink(str(path)) and os.readlink(str(path)) == target:
         return
-    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
+    temporary = path.with_name(f".{path.name}.{os.urandom(4).hex()}")
     os.symlink(target, str(temporary))
     os.replace(str(temporary), str(path))
     sync_folder(path.parent)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import secrets
 import time
 from typing import Any, Dict, Optional
 
@@ -67,7 +66,7 @@ def take(store: Store, systemd: Systemd, owner: str, reason: str, run: str) -> D
     store.run(run)  # is it a name that can be one?
     store.var.mkdir(parents=True, exist_ok=True)
     lock = {"owner": owner, "reason": reason, "run": run, "since": time.time()}
-    temporary = store.var / f".lock.{secrets.token_hex(4)}"
+    temporary = store.var / f".lock.{os.urandom(4).hex()}"
     files.write(temporary, json.dumps(lock).encode() + b"\n")
     try:
         os.link(str(temporary), str(store.var / "lock.json"))  # fails if it is there: atomic

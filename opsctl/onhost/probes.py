@@ -6,14 +6,16 @@ The gates ask for an answer, not for sense: a tiny random model answers garbage 
 
 from __future__ import annotations
 
-import http.client
 import json
 import socket
 import threading
 import time
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional
+from typing import TYPE_CHECKING, Any, Callable, Dict, Iterator, List, Mapping, Optional
+
+if TYPE_CHECKING:  # http.client is imported by those who send: it costs every reader 10 ms
+    import http.client
 
 LIMIT = 4 << 20  # bytes of an answer; the largest real one is /metrics with about 100 KB
 
@@ -116,6 +118,8 @@ def send(
 
     `address` is the manifest's {"host", "port"}. Nothing is raised: what goes wrong is in `error`.
     """
+    import http.client
+
     began = time.monotonic()
     connection = http.client.HTTPConnection(
         _reachable(str(address["host"])), int(address["port"]), timeout=timeout
@@ -208,6 +212,8 @@ def _cut_off(connection: http.client.HTTPConnection, until: float) -> Iterator[N
 
 def _body(response: http.client.HTTPResponse) -> bytes:
     """The body, cut at LIMIT. IncompleteRead if it ends before its announced length."""
+    import http.client
+
     parts: List[bytes] = []
     size = 0
     while size < LIMIT:

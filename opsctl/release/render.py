@@ -54,7 +54,7 @@ def render(
     if leaked := secrets.leaks(found, public.values(), name):
         raise SpecError(leaked)
     files = {file: File(0o644, text.encode()) for file, text in public.items()}
-    files["onhost.pyz"] = File(0o644, _zipapp() if zipapp is None else zipapp)
+    files["onhost.pyz"] = File(0o644, onhost_bundle.build() if zipapp is None else zipapp)
     if found:
         files |= {"launch.py": File(0o644, launcher), **secrets.files(found)}
     return Release(name, named, files, about)
@@ -128,8 +128,3 @@ def _ours(name: str, service: Service, catalogue: engine.Catalogue) -> dict[str,
 @lru_cache
 def _launcher() -> bytes:
     return Path(__file__).with_name("launch.py").read_bytes()
-
-
-@lru_cache
-def _zipapp() -> bytes:
-    return onhost_bundle.build()

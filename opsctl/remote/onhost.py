@@ -6,7 +6,6 @@ import json
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import closing
-from functools import cache
 from typing import Any
 
 from opsctl.errors import LockHeld, OpsctlError
@@ -22,13 +21,8 @@ class NoPython(OpsctlError):
     """The host has no interpreter that runs the ground floor."""
 
 
-@cache
-def _program() -> bytes:
-    return bundle.build()
-
-
 def argv(host: Host, verb: str, *args: str) -> list[str]:
-    command = bundle.boot_argv(len(_program()), verb, *args)
+    command = bundle.boot_argv(len(bundle.build()), verb, *args)
     target = getattr(host, "target", None)
     return [getattr(target, "python", "") or _PYTHON, *command[1:]]
 
@@ -42,7 +36,7 @@ def call(
 ) -> dict[str, Any]:
     """The verb's JSON document. Raises OpsctlError with the host's words, LockHeld, NoPython."""
     answer = host.run(
-        argv(host, verb, *args), stdin=_program() + _bytes(stdin), timeout=timeout, sudo=True
+        argv(host, verb, *args), stdin=bundle.build() + _bytes(stdin), timeout=timeout, sudo=True
     )
     return document(host.name, verb, answer)
 
@@ -52,7 +46,7 @@ def follow(
 ) -> Iterator[dict[str, Any]]:
     """The verb's JSON lines as they come. Closing the iterator ends the verb on the host."""
     lines = host.stream(
-        argv(host, verb, *args), stdin=_program() + _bytes(stdin), idle=idle, sudo=True
+        argv(host, verb, *args), stdin=bundle.build() + _bytes(stdin), idle=idle, sudo=True
     )
     try:
         with closing(lines):  # type: ignore[type-var]
@@ -158,4 +152,4 @@ def _bytes(stdin: bytes | Mapping[str, Any] | None) -> bytes:
 
 def split(stdin: bytes) -> bytes:
     """The verb's part of what `call` sends (for fake hosts)."""
-    return stdin[len(_program()) :]
+    return stdin[len(bundle.build()) :]
