@@ -76,6 +76,8 @@ def test_a_hand_edit_is_seen(host: Any) -> None:
     unit = "/etc/systemd/system/sglang-kimi.service"
     host.sh(f"cp -p {unit} /tmp/unit; echo '# mine' >> {unit}")
     assert guarding.state(host)["release"]["edited"] is True
+    drift = [c for c in guarding.state(host)["checks"] if c["id"] == "drift"]
+    assert drift[0]["status"] == "fail" and "edited by hand" in drift[0]["detail"]
     host.sh(f"cp -p /tmp/unit {unit}")
     assert guarding.state(host)["release"]["edited"] is False
 
@@ -83,7 +85,7 @@ def test_a_hand_edit_is_seen(host: Any) -> None:
 def test_verify_asks_all_gates_and_closes_with_the_report(host: Any) -> None:
     answer = guarding.call(host, "verify", "kimi")
     assert [c["id"] for c in answer["checks"]] == [
-        "unit", "ranks", "health", "generation", "reasoning", "tools", "memory",
+        "unit", "drift", "ranks", "health", "generation", "reasoning", "tools", "memory",
     ]  # fmt: skip
     assert {c["status"] for c in answer["checks"]} == {"pass"}
     assert answer["report"][0].startswith("GPU KV cache: 4,096 tokens × 2 GPUs")
@@ -97,10 +99,10 @@ def test_facts_tell_files_memory_and_starts(host: Any) -> None:
     assert answer["starts"][0]["ranks"]["TP1"]["kv_tokens"] == 4096
     assert answer["service_memory"]["bytes"] > 1 << 20
     seen = guarding.state(host)
-    changing = ("processes", "checks")  # memory moves between two looks
     assert set(answer["standing"]) == set(seen)
-    for key in set(seen) - set(changing):
-        assert answer["standing"][key] == seen[key] or key == "since"
+    # Memory moves between two looks, and facts do not ask the engine for its health.
+    for key in set(seen) - {"processes", "checks", "since", "health"}:
+        assert answer["standing"][key] == seen[key], key
     assert answer["running"] == seen["start"]
 
 
