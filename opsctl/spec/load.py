@@ -12,6 +12,7 @@ from pydantic import ValidationError
 from opsctl import engine
 from opsctl.errors import Problem, SpecError
 from opsctl.spec import words
+from opsctl.spec.bounds import out_of_bounds
 from opsctl.spec.conflicts import conflicts
 from opsctl.spec.kinds import SERVICE_NAME
 from opsctl.spec.merge import merge
@@ -138,7 +139,8 @@ def _flags(
     name: str, version: str, flags: Mapping[str, Any]
 ) -> tuple[dict[str, Any], list[Problem]]:
     try:
-        return engine.catalogue(version).check(flags, name)
+        typed, found = engine.catalogue(version).check(flags, name)
+        return typed, found + out_of_bounds(name, typed)
     except SpecError as error:
         return {}, [replace(p, service=name) for p in error.problems]
 

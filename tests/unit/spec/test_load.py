@@ -72,6 +72,9 @@ WRONG: list[tuple[dict[str, Any], list[str]]] = [
     ({"engine": {"version": 0.5}}, ['quote it: "0.5"']),
     ({"flags": {"hicache_ratio": 3}}, ["key flags.hicache_ratio", "write hicache-ratio"]),
     ({"flags": {"tp-size": 3, "nnodes": 2}}, ["key flags: tp-size 3"]),
+    ({"flags": {"mem-fraction-static": 88}}, ["makes no sense", "(value: 88.0)", "such as 0.88"]),
+    ({"flags": {"hicache-ratio": -2}}, ["key flags.hicache-ratio", "(value: -2.0)"]),
+    ({"flags": {"hicache-ratio": "1e308"}}, ["key flags.hicache-ratio", "below 1000"]),
     ({"flags": ["--tp", "8"]}, ["key flags: must be a mapping"]),
 ]
 
