@@ -86,16 +86,14 @@ def entry(
         store: Optional[Store] = Store(name, places)
     except Refused:  # a unit of other hands whose name could be none of ours
         store = None
-    release = _release(store, state)
+    release = standing(store, state)
     manifest = store.manifest(release["running"]) if store and release["running"] else None
     start = starts.facts(store, state)
     health = _health(store, state, start, manifest, probe)
     return {
         "service": name,
         "unit": state.name,
-        "state": "absent"
-        if state.load == "not-found" and release["running"] is None
-        else state.active,
+        "state": _state(state, release),
         "sub": state.sub,
         "result": state.result,
         "main_pid": state.main_pid,
@@ -110,12 +108,18 @@ def entry(
         "run": _run(store, guard),
         "start": start.as_json(),
         "health": health,
-        "checks": [c.as_json() for c in _checks(state, start, manifest, health)],
+        "checks": [c.as_json() for c in _checks(state, start, manifest, health, release)],
         "processes": hostfacts.processes(hostfacts.cgroup_pids(state.cgroup)),
     }
 
 
-def _release(store: Optional[Store], state: UnitState) -> Dict[str, Any]:
+def _state(state: UnitState, release: Mapping[str, Any]) -> str:
+    """An engine whose unit file is gone still runs, and is no more absent than its GPU memory."""
+    gone = state.load == "not-found" and release["running"] is None
+    return "absent" if gone and not state.up else state.active
+
+
+def standing(store: Optional[Store], state: UnitState) -> Dict[str, Any]:
     """`running` is the release whose unit stands in place, "0" for one of other hands."""
     if store is None:
         return {
@@ -179,12 +183,18 @@ def _health(
 
 
 def _checks(
-    state: UnitState, start: StartFacts, manifest: Optional[Mapping[str, Any]], health: str
+    state: UnitState,
+    start: StartFacts,
+    manifest: Optional[Mapping[str, Any]],
+    health: str,
+    release: Mapping[str, Any],
 ) -> List[Check]:
     """The gates that cost nothing. While a start is under way its ranks cannot be judged."""
     if state.active in ("inactive", "") and state.result in ("success", ""):
         return []  # stopped, or never started: nothing to judge
     found = [gates.unit(state.properties, state.invocation, start)]
+    if release["running"] != ZERO or release["edited"]:  # nothing is promised of other hands' units
+        found.append(gates.drift(release, state.properties))
     if manifest and manifest.get("ranks") and (start.ready or health == "ok"):
         found.append(gates.ranks(manifest, start))
     if manifest and "min_available" in (manifest.get("memory") or {}) and state.active == "active":

@@ -54,6 +54,27 @@ def unit(show: Mapping[str, str], invocation: str, facts: StartFacts) -> Check:
     return Check("unit", PASS, "this start is running; no restarts, no OOM kill", evidence)
 
 
+def drift(release: Mapping[str, Any], show: Mapping[str, str]) -> Check:
+    """Whether the unit that systemd has loaded is the one of its release, and nothing else.
+
+    `release`: {"running", "confirmed", "edited"} as `collect` tells it. A hand at the unit file or
+    a drop-in changes what runs without changing any digest.
+    """
+    unit_name, found = show.get("Id", ""), []
+    own = [path for path in show.get("DropInPaths", "").split() if f"/{unit_name}.d/" in path]
+    if release.get("running") is None and show.get("ActiveState") == "active":
+        found.append("the unit file is gone; the engine runs until it is stopped")
+    if release.get("edited"):
+        found.append("the unit file was edited by hand")
+    if own:
+        found.append(f"drop-ins change the unit: {', '.join(own)}")
+    if show.get("NeedDaemonReload") == "yes":
+        found.append("the files on disk are not what systemd has loaded (systemctl daemon-reload)")
+    if found:
+        return Check("drift", FAIL, "; ".join(found), own)
+    return Check("drift", PASS, "the unit is its release's: no hand edits, no drop-ins")
+
+
 def crashed(facts: StartFacts, show: Mapping[str, str]) -> Optional[Check]:
     """A failed check as soon as the start is over; None while it may still become ready.
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Dict, List
 
 from opsctl.onhost import gates, hostfacts, report
+from opsctl.onhost.collect import standing
 from opsctl.onhost.gating import Sight
 from opsctl.onhost.heart import Heart
 from opsctl.onhost.model import Check
@@ -16,12 +17,12 @@ from opsctl.onhost.systemd import Systemd
 def verify(store: Store, systemd: Systemd) -> Dict[str, Any]:
     """{"service", "release", "checks", "report"}. Raises Refused if there is no such service.
 
-    Of a service that does not run, only `unit` is asked.
+    Of a service that does not run, only `unit` is asked; of a unit of ours also `drift`.
     """
     state = systemd.show(store.unit)
-    standing = store.standing()
-    digest = ZERO if standing == "foreign" else standing
-    if not digest and state.load != "loaded":
+    release = standing(store, state)
+    digest = str(release["running"] or "")
+    if not digest and state.load != "loaded" and not state.up:
         raise Refused(f"there is no service {store.service} on this host", hint="opsctl deploy")
     manifest: Dict[str, Any] = store.manifest(digest or ZERO) or {}
     sight = Sight(store, systemd, Heart(lambda: None))
@@ -33,6 +34,8 @@ def verify(store: Store, systemd: Systemd) -> Dict[str, Any]:
         check = sight.gate(name) if name != "soak" else None
         if check is not None:
             found.append(check)
+        if name == "unit" and (digest != ZERO or release["edited"]):
+            found.append(gates.drift(release, state.properties))
         if name == "unit" and state.active != "active":
             break
     lines: List[str] = []

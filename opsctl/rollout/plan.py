@@ -120,12 +120,20 @@ def _swap(host: str, name: str, state: State, wanted: Wanted | None) -> Action:
     if wanted.changed:
         old, new = state.get("manifest"), wanted.manifest
         return action("stage", verdict(old, new) if old and new else "no restart: files differ")
-    return action("none", "no restart: nothing changed")
+    return action("none", "no restart: nothing changed" + _drift(state))
+
+
+def _drift(state: State) -> str:
+    """A hand on the host is told where the description says that all is well."""
+    found = [c for c in state.get("checks") or () if c["id"] == "drift" and c["status"] == "fail"]
+    return f"; but on the host {found[0]['detail']}" if found else ""
 
 
 def _why(state: State, running: str | None, wanted: Wanted) -> str:
     if running is None:
         return "start: the first release on this host"
+    if (state.get("release") or {}).get("edited"):
+        return "restart: the unit was edited by hand"
     if running == ZERO:
         return "restart: takes over the unit that stood here before opsctl"
     old, new = state.get("manifest"), wanted.manifest

@@ -124,6 +124,11 @@ def note(service: Mapping[str, Any]) -> str:
         said.append(f"run {run['run']}: {run.get('phase') or 'starting'}")
     if (service.get("release") or {}).get("pending"):
         said.append("a swap is pending")
+    said += [
+        check["detail"]
+        for check in service.get("checks") or ()
+        if check["id"] == "drift" and check["status"] == "fail"
+    ]
     if restarts := service.get("restarts"):
         said.append(f"{restarts} restarts")
     expected = expected_ranks(service)

@@ -440,3 +440,24 @@ def test_the_order_is_the_designs() -> None:
     assert gates.ORDER == (
         "unit", "ranks", "health", "generation", "reasoning", "tools", "memory", "soak",
     )  # fmt: skip
+
+
+HELD = {"running": "a" * 64, "confirmed": "a" * 64, "edited": False}
+LOADED = {"Id": "sglang-kimi.service", "ActiveState": "active", "NeedDaemonReload": "no"}
+
+
+@pytest.mark.parametrize(
+    ("release", "show", "said"),
+    [
+        ({}, {}, ""),
+        ({}, {"DropInPaths": "/usr/lib/systemd/system/service.d/10-vendor.conf"}, ""),
+        ({}, {"DropInPaths": "/etc/systemd/system/sglang-kimi.service.d/x.conf"}, "x.conf"),
+        ({"edited": True, "running": "0"}, {}, "edited by hand"),
+        ({"running": None}, {}, "the unit file is gone"),
+        ({}, {"NeedDaemonReload": "yes"}, "systemctl daemon-reload"),
+    ],
+)
+def test_a_hand_on_the_unit_is_seen(release: dict, show: dict, said: str) -> None:
+    check = gates.drift({**HELD, **release}, {**LOADED, **show})
+    assert (check.status == FAIL) == bool(said)
+    assert said in check.detail

@@ -142,3 +142,17 @@ def test_a_run_in_flight_anywhere_stops_it() -> None:
 def test_a_run_that_is_over_stops_nothing() -> None:
     over = state(run={"run": "r7", "active": False, "phase": "confirm"}, lock={"owner": "eve"})
     assert make("restart", {"h1": ["kimi"]}, {"h1": said(over)}).changes
+
+
+def test_a_hand_on_the_host_is_told_though_nothing_changed() -> None:
+    drift = {"id": "drift", "status": "fail", "detail": "drop-ins change the unit: /x.conf"}
+    now = state(manifest=RATIO_2, checks=[drift])
+    action = decide("swap", "h1", "kimi", now, Wanted(OLD, RATIO_2, False))
+    assert action.reason.endswith("but on the host drop-ins change the unit: /x.conf")
+
+
+def test_a_unit_edited_by_hand_is_put_right() -> None:
+    now = state(running="0", manifest=None)
+    now["release"]["edited"] = True
+    action = decide("swap", "h1", "kimi", now, Wanted(OLD, RATIO_2, False))
+    assert (action.kind, action.reason) == ("swap", "restart: the unit was edited by hand")
