@@ -49,6 +49,7 @@ def act(host: Host, action: Action, order: Order, release: Release | None = None
             if release is not None:
                 staging.send(host, release)
             if action.kind == "stage":
+                unlock(host, action.service, order.run)
                 return Result(*action.key, "staged", action.target)
             if action.kind == "stop":
                 return _stop(host, action, order)

@@ -216,6 +216,13 @@ def test_the_lock_of_a_run_that_is_over_is_taken_away() -> None:
     assert host.said("unlock")[0].args == ("kimi", "--run", "r1")
 
 
+def test_what_is_only_staged_gives_the_lock_back() -> None:
+    host = Guarded("h1")
+    only = Plan("swap", (Action("h1", "kimi", "stage", "no restart: gates.soak", NEW, NEW),))
+    assert outcomes(done(fleet(host), only)) == ["staged"]
+    assert verbs(host) == ["lock", "unlock"]
+
+
 def test_a_launch_that_is_refused_gives_the_lock_back() -> None:
     refused = {"error": {"message": "the release is not staged", "hint": "opsctl deploy"}}
     host = Guarded("h1", verbs={"launch": refused})
