@@ -70,6 +70,7 @@ def deploy(
             limit,
             releases={key: one.release for key, one in keyed.items()},
             diffs={key: one.diff for key, one in keyed.items()},
+            forecasts={key: one.forecast for key, one in keyed.items()},
         )
 
 

@@ -39,11 +39,12 @@ def carry_out(
     *,
     releases: Mapping[Key, Release] | None = None,
     diffs: Mapping[Key, str] | None = None,
+    forecasts: Mapping[Key, Sequence[str]] | None = None,
 ) -> None:
     """Show the plan, ask, run it, show the results. Raises what Results.error() holds."""
     from opsctl import rollout
 
-    steps = steps_of(plan, diffs or {})
+    steps = steps_of(plan, diffs or {}, forecasts or {})
     if not agreed(steps, reached.chosen, settings, change):
         return
     with watching(settings) as watcher:
@@ -75,7 +76,9 @@ def conclude(results: Results, settings: Settings, *, detach: bool = False) -> N
         raise error
 
 
-def steps_of(plan: Plan, diffs: Mapping[Key, str]) -> list[Step]:
+def steps_of(
+    plan: Plan, diffs: Mapping[Key, str], forecasts: Mapping[Key, Sequence[str]]
+) -> list[Step]:
     return [
         Step(
             action.host,
@@ -83,6 +86,7 @@ def steps_of(plan: Plan, diffs: Mapping[Key, str]) -> list[Step]:
             "" if action.kind == "none" else action.kind,
             action.reason,
             tuple(diffs.get(action.key, "").splitlines()),
+            tuple(forecasts.get(action.key, ())),
         )
         for action in plan.actions
     ]

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from opsctl import forecast
-from opsctl.errors import DoesNotFit
+from opsctl.errors import DoesNotFit, OpsctlError
 from opsctl.forecast.fit import NOT
 from opsctl.release.bundle import bundle
 from opsctl.release.diff import verdict
@@ -25,7 +25,8 @@ from opsctl.spec.models import Service
 class Staged:
     """`changed`: whether files differ (or would, with check). `diff`: for people, secrets masked.
     `verdict`: "restart: …" or "no restart: …", against what runs there now. `warning`: a forecast
-    that was overridden. `state`: what the service was before, as `collect` tells it."""
+    that was overridden. `state`: what the service was before, as `collect` tells it. `forecast`:
+    what the release will take, one thought a line."""
 
     host: str
     service: str
@@ -36,6 +37,7 @@ class Staged:
     release: Release
     state: Mapping[str, Any]
     warning: str = ""
+    forecast: tuple[str, ...] = ()
 
 
 def stage(
@@ -46,7 +48,7 @@ def stage(
 
     Raises SpecError, DoesNotFit, Unreachable, or the host's own OpsctlError.
     """
-    release, state, warning = prepare(host, name, service, override=override)
+    release, state, warning, lines = prepare(host, name, service, override=override)
     answer = send(host, release, check=check)
     return Staged(
         host.name,
@@ -58,15 +60,20 @@ def stage(
         release,
         state,
         warning,
+        lines,
     )
 
 
 def prepare(
     host: Host, name: str, service: Service, *, override: str = ""
-) -> tuple[Release, Mapping[str, Any], str]:
-    """The release for this host, what stands there now, and a warning. Sends nothing."""
+) -> tuple[Release, Mapping[str, Any], str, tuple[str, ...]]:
+    """The release for this host, what stands there now, a warning, and the forecast in words.
+    Sends nothing."""
     bare = render(name, service)  # a bad description is refused before the host is asked anything
     facts = facts_of(host, name, bare.manifest)
+    too_few = gpus_short(bare.manifest, facts)
+    if too_few:
+        raise OpsctlError(too_few, host=host.name, step=name, hint="opsctl hosts shows its GPUs")
     found = forecast.forecast(bare.manifest, facts, service.memory.calibration)
     problem = unfit(found)
     if problem and not override:
@@ -82,7 +89,8 @@ def prepare(
     if problem:
         expect = {**(expect or {}), "override": override}
     release = bare if expect is None else render(name, service, expect=expect)
-    return release, state, f"{problem}; overridden: {override}" if problem else ""
+    warning = f"{problem}; overridden: {override}" if problem else ""
+    return release, state, warning, found.lines
 
 
 def facts_of(host: Host, name: str, manifest: Mapping[str, Any]) -> dict[str, Any]:
@@ -111,6 +119,22 @@ def settled(
         return new
     old: Mapping[str, Any] | None = standing.get("expect")
     return old if forecast.still_holds(old, new) else new
+
+
+def gpus_short(manifest: Mapping[str, Any], facts: Mapping[str, Any]) -> str:
+    """Why the host's GPUs cannot hold the ranks; "" if they can, or if it shows none: then nothing
+    is known here, and the role `cuda` or the start itself will tell."""
+    cards = [gpu["index"] for gpu in facts.get("gpus") or () if gpu.get("state") == "ok"]
+    if not cards or manifest["flags"].get("device") == "cpu":
+        return ""
+    asked = manifest.get("gpus")
+    lost = [index for index in asked or () if index not in cards]
+    if lost:
+        return f"GPU {', '.join(map(str, lost))} of the description is not there, or not in order"
+    ranks, there = len(manifest["ranks"]), len(asked or cards)
+    if ranks > there:
+        return f"the flags make {ranks} ranks on this host, and it has {there} GPUs in order"
+    return ""
 
 
 def unfit(found: forecast.Forecast) -> str:

@@ -15,13 +15,15 @@ if TYPE_CHECKING:
 @dataclass(frozen=True)
 class Step:
     """`action` is what happens to the service; "" means nothing does, and `reason` says why.
-    `diff` is a unified diff with secrets masked."""
+    `diff` is a unified diff with secrets masked; `forecast` what the release will take, in words.
+    """
 
     host: str
     service: str
     action: str
     reason: str = ""
     diff: tuple[str, ...] = field(default=(), repr=False)
+    forecast: tuple[str, ...] = ()
 
 
 def pending(steps: Sequence[Step]) -> list[Step]:
@@ -37,6 +39,8 @@ def drawing(steps: Sequence[Step]) -> RenderableType:
         style = "bold" if step.action else "dim"
         parts.append(Text(line(step), style))
         parts += [Text(f"  {harmless(row)}", _style(row)) for row in step.diff]
+        if step.action:
+            parts += [Text(f"  forecast: {harmless(row)}", "cyan") for row in step.forecast]
     return Group(*parts)
 
 
@@ -61,6 +65,7 @@ def document(steps: Sequence[Step]) -> dict[str, Any]:
                 "action": step.action or None,
                 "reason": step.reason,
                 "diff": list(step.diff),
+                "forecast": list(step.forecast),
             }
             for step in steps
         ],

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from opsctl.errors import DoesNotFit, SpecError
+from opsctl.errors import DoesNotFit, OpsctlError, SpecError
 from opsctl.remote.fake import Call, FakeHost
 from opsctl.rollout import stage
 from opsctl.spec.models import Service
@@ -149,3 +149,37 @@ def test_a_secret_is_sent_through_stdin_only() -> None:
     assert all("canary" not in word for call in host.calls for word in call.args)
     sent = {f["path"]: base64.b64decode(f["b64"]) for f in host.said("stage")[0].json["files"]}
     assert b"canary-k3y-0123456789" in sent["secrets/api-key"]
+
+
+CARDS = [{"index": n, "state": "ok"} for n in range(8)]
+
+
+@pytest.mark.parametrize(
+    ("gpus", "more", "said"),
+    [
+        (CARDS, {}, ""),
+        ([], {}, ""),  # a host that shows none is not judged here
+        (CARDS[:7], {}, "8 ranks on this host, and it has 7 GPUs"),
+        ([*CARDS[:7], {"index": 7, "state": "error"}], {}, "it has 7 GPUs in order"),
+        (CARDS[:4], {"gpus": [0, 1, 2, 3, 4, 5, 6, 7]}, "GPU 4, 5, 6, 7 of the description"),
+    ],
+)
+def test_too_few_gpus_are_told_before_anything_is_sent(
+    gpus: list[dict[str, Any]], more: dict[str, Any], said: str
+) -> None:
+    host = Machine()
+    facts = host.verbs["facts"]
+    host.verbs["facts"] = lambda call: {**facts(call), "gpus": gpus}
+    if not said:
+        assert stage(host, "kimi", service(**more)).changed
+        return
+    with pytest.raises(OpsctlError, match=said):
+        stage(host, "kimi", service(**more))
+    assert host.said("stage") == []
+
+
+def test_the_forecast_is_told_in_words() -> None:
+    told = stage(Machine(), "kimi", service(), check=True).forecast
+    assert any("159,277 tokens" in line for line in told)
+    assert any("44.77 GB a rank, × 8" in line for line in told)
+    assert any(line.endswith("of host memory left: fits") for line in told)

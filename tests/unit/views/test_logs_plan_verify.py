@@ -73,7 +73,14 @@ def test_lines_for_programs():
 
 def test_a_plan_in_words_and_in_json():
     steps = [
-        Step("h1", "kimi", "swap", "restart: hicache-ratio 2.0 → 4.0", ("--- a", "+x", " y")),
+        Step(
+            "h1",
+            "kimi",
+            "swap",
+            "restart: hicache-ratio 2.0 → 4.0",
+            ("--- a", "+x", " y"),
+            ("fits",),
+        ),
         Step("h2", "kimi", "", "no restart: nothing changed"),
         Step("h3", "kimi", "stop", "asked for"),
         Step("h4", "kimi", "", "is not running"),
@@ -83,6 +90,7 @@ def test_a_plan_in_words_and_in_json():
         "  --- a\n"
         "  +x\n"
         "   y\n"
+        "  forecast: fits\n"
         "h2 kimi: no restart: nothing changed\n"
         "h3 kimi: stop: asked for\n"
         "h4 kimi: no change: is not running\n"
@@ -94,6 +102,7 @@ def test_a_plan_in_words_and_in_json():
         "action": "swap",
         "reason": "restart: hicache-ratio 2.0 → 4.0",
         "diff": ["--- a", "+x", " y"],
+        "forecast": ["fits"],
     }
 
 
