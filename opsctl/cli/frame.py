@@ -18,7 +18,7 @@ from typing import Annotated, Any, get_type_hints
 
 import typer
 
-from opsctl.errors import OpsctlError
+from opsctl.errors import NothingSelected, OpsctlError
 
 
 class Output(StrEnum):
@@ -63,7 +63,16 @@ class Settings:
 
     @property
     def hosts(self) -> tuple[str, ...]:
-        return tuple(part.strip() for part in (self.limit or "").split(",") if part.strip())
+        """Raises NothingSelected for a --limit that names nothing: `--limit "$HOST"` without a HOST
+        must not mean the whole fleet."""
+        if self.limit is None:
+            return ()
+        named = tuple(part.strip() for part in self.limit.split(",") if part.strip())
+        if not named:
+            raise NothingSelected(
+                f"--limit {self.limit!r} names no host", hint="leave --limit out for all hosts"
+            )
+        return named
 
 
 @dataclass(frozen=True)
@@ -123,11 +132,10 @@ def framed(run: Callable[..., None]) -> Callable[..., None]:
 
 
 def merged(before: Settings, after: Settings) -> Settings:
-    """Options given after the verb win over those given before it."""
-    values = {
-        f.name: getattr(after, f.name) or getattr(before, f.name) for f in dataclasses.fields(after)
-    }
-    return Settings(**values)
+    """Options given after the verb win over those given before it, even empty ones."""
+    values = {f.name: getattr(after, f.name) for f in dataclasses.fields(after)}
+    unset = {f.name for f in dataclasses.fields(after) if values[f.name] == f.default}
+    return Settings(**values | {name: getattr(before, name) for name in unset})
 
 
 def ended(run: Callable[[], None], settings: Settings) -> int:

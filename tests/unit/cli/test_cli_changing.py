@@ -58,6 +58,9 @@ def test_hosts_that_are_all_named_were_meant(cli):
     guarded(cli)
     assert cli("restart", "kimi", "--limit", "h1").exit_code == 0
     assert cli("restart", "kimi", "--limit", "gpu").exit_code == 2
+    for empty in ("", ",", " , "):  # --limit "$HOST" without a HOST is not the whole fleet
+        done = cli("restart", "kimi", "--yes", "--limit", empty)
+        assert done.exit_code == 2 and "names no host" in done.stderr
 
 
 def test_restart_one_host_after_the_other(cli):
