@@ -1,4 +1,4 @@
-"""`opsctl config show|validate`: descriptions as they count, and all that is wrong with them."""
+"""`opsctl config show|validate|paths`: descriptions as they count, and all that is wrong with them."""
 
 from __future__ import annotations
 
@@ -55,6 +55,20 @@ def show_config(
     from opsctl.views.config import table
 
     show(table(rows, origin=origin), settings)
+
+
+@app.command("paths")
+@framed
+def paths(settings: Settings) -> None:
+    """Show where the shipped playbooks, roles and the example inventory are."""
+    from opsctl.paths import share
+
+    names = ("playbooks", "roles", "templates", "inventory", "tests/postdeploy")
+    found = {name: str(share() / name) for name in names}
+    if settings.form is Output.text:
+        sys.stdout.write("".join(f"{name:17} {path}\n" for name, path in found.items()))
+    else:
+        data({"schema_version": 1, "paths": found}, settings.form)
 
 
 @app.command("validate")

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+from pathlib import Path
 
 import pytest
 
@@ -234,3 +235,12 @@ def test_a_lab_that_cannot_be_booted_says_why(cli, monkeypatch):
     done = cli("lab", "up", 1)
     assert (done.exit_code, done.stdout) == (1, "")
     assert done.stderr == "error: needs root\nnext: sudo opsctl lab up 1\n"
+
+
+def test_the_shipped_files_are_found(cli):
+    done = cli("config", "paths", "-o", "json")
+    assert done.exit_code == 0
+    found = json.loads(done.stdout)["paths"]
+    assert (Path(found["playbooks"]) / "deploy.yml").is_file()
+    assert (Path(found["inventory"]) / "example").is_dir()
+    assert "playbooks" in cli("config", "paths").stdout
