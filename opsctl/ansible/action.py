@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+from ansible import context
 from ansible.plugins.action import ActionBase
 
 from opsctl.ansible import program
 from opsctl.ansible.connection import AnsibleHost
-from opsctl.errors import OpsctlError
+from opsctl.errors import NothingSelected, OpsctlError
 
 
 class Action(ActionBase):  # type: ignore[misc]
@@ -44,6 +45,16 @@ class Action(ActionBase):  # type: ignore[misc]
     def program(self, name: str, args: dict[str, Any]) -> dict[str, Any]:
         """Run a program of opsctl.ansible.target on the host."""
         return program.run(self.host, name, args)
+
+
+def refuse_empty_limit() -> None:
+    """Ansible takes `--limit ""` for all hosts: `--limit "$HOST"` without a HOST would change the
+    whole fleet. Raises NothingSelected."""
+    limit = context.CLIARGS.get("subset")
+    if limit is not None and not str(limit).strip(" ,:"):
+        raise NothingSelected(
+            f"--limit {limit!r} names no host", hint="leave --limit out for all hosts"
+        )
 
 
 def told(error: OpsctlError) -> str:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from opsctl.ansible import rolevars
-from opsctl.ansible.action import Action
+from opsctl.ansible.action import Action, refuse_empty_limit
 from opsctl.ansible.described import described, needs
 from opsctl.errors import NothingSelected, SpecError
 
@@ -17,6 +17,7 @@ class ActionModule(Action):
     _requires_connection = False
 
     def act(self) -> dict[str, Any]:
+        refuse_empty_limit()
         names = [str(name) for name in self.task_vars["ansible_play_hosts_all"]]
         problems = rolevars.wrong(names, self.task_vars["hostvars"], self._loader)
         try:

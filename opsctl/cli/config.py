@@ -1,4 +1,4 @@
-"""`opsctl config show|validate|paths`: descriptions as they count, and all that is wrong with them."""
+"""`opsctl config show|validate|paths`: descriptions as they count, and what is wrong with them."""
 
 from __future__ import annotations
 

@@ -81,3 +81,10 @@ def test_hosts_without_any_service_are_an_error(inventory: Path) -> None:
     done = play(inventory)
     assert done.returncode == 2
     assert "no service is described for gpu-01, gpu-02" in done.stdout
+
+
+@pytest.mark.parametrize("limit", ["", ","])
+def test_an_empty_limit_is_not_the_whole_fleet(inventory: Path, limit: str) -> None:
+    done = play(inventory, "--limit", limit)
+    assert done.returncode != 0 and "names no host" in done.stdout + done.stderr
+    assert "touched" not in done.stdout
