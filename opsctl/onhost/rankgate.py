@@ -45,7 +45,7 @@ def _evidence(expected: Sequence[str], facts: StartFacts, tiered: bool) -> List[
         for name in expected
     }
     figures = [line.partition(": ")[2] for line in lines.values()]
-    usual = max(set(figures), key=figures.count) if figures else ""
+    usual = max(figures, key=figures.count) if figures else ""  # of equals the first, each time
     return sorted(lines.values(), key=lambda line: line.partition(": ")[2] == usual)
 
 
