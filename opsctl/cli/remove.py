@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from opsctl.cli import fleet
-from opsctl.cli.changing import agreed
+from opsctl.cli.changing import agreed, watch_limit
 from opsctl.cli.console import data, talk
 from opsctl.cli.frame import Change, Output, Settings
-from opsctl.errors import OpsctlError
+from opsctl.errors import OpsctlError, Refused
 from opsctl.views.plan import Step, pending
 
 if TYPE_CHECKING:
@@ -30,6 +30,9 @@ def remove(
     Its unit and releases go, secrets too; its history is kept. Asks always; off a terminal it
     needs --yes. Model and engine stay where they are.
     """
+    if change.detach:
+        raise Refused("remove is watched to its end: there is nothing to detach from")
+    limit = watch_limit(change) or LONGEST
     chosen = fleet.choose(settings, services)
     with fleet.opened(chosen) as reached:
         said = reached.collect()
@@ -41,9 +44,10 @@ def remove(
         for step in pending(steps):
             work.setdefault(step.host, []).append(step.service)
         done = reached.each(
-            lambda host: [_remove(host, name, change.reason) for name in work[host.name]],
+            lambda host: [_remove(host, name, change.reason, limit) for name in work[host.name]],
             among=list(work),
-            timeout=LONGEST * max(map(len, work.values()), default=1),
+            # Later than the hosts' own limit: what gives up there gives its lock back.
+            timeout=limit * max(map(len, work.values()), default=1) + fleet.ANSWER,
         )
     _show(work, done, settings)
     fleet.raise_lost(done)
@@ -55,7 +59,7 @@ def _step(host: str, service: dict[str, Any]) -> Step:
     return Step(host, service["service"], "remove", f"is {service['state']}")
 
 
-def _remove(host: Host, service: str, reason: str) -> dict[str, Any]:
+def _remove(host: Host, service: str, reason: str, timeout: float) -> dict[str, Any]:
     from opsctl.remote.onhost import call
     from opsctl.rollout.run import new_run, whoami
 
@@ -63,7 +67,7 @@ def _remove(host: Host, service: str, reason: str) -> dict[str, Any]:
     why = reason or "opsctl remove"
     call(host, "lock", service, "--owner", whoami(), "--reason", why, "--run", run)
     try:
-        return call(host, "remove", service, timeout=LONGEST)
+        return call(host, "remove", service, timeout=timeout)
     finally:
         call(host, "unlock", service, "--run", run)
 

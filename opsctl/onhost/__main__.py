@@ -49,7 +49,7 @@ def _lock(given: argparse.Namespace) -> Any:
 def _unlock(given: argparse.Namespace) -> Any:
     from opsctl.onhost.locks import free
 
-    return free(Store(given.service), Systemd(), given.run)
+    return free(Store(given.service), Systemd(), given.run, given.by, given.reason)
 
 
 def _launch(given: argparse.Namespace) -> Any:
@@ -145,7 +145,10 @@ def parser() -> argparse.ArgumentParser:
     lock = verb("lock", _lock, "service")
     for name in ("--owner", "--reason", "--run"):
         lock.add_argument(name, required=True)
-    verb("unlock", _unlock, "service").add_argument("--run", required=True)
+    unlock = verb("unlock", _unlock, "service")
+    unlock.add_argument("--run", required=True)
+    unlock.add_argument("--by", default="")
+    unlock.add_argument("--reason", default="")
     verb("launch", _launch, "service")
     verb("guard", _guard, "service", "run")
     verb("deadman", _deadman, "service", "run")

@@ -80,8 +80,13 @@ def take(store: Store, systemd: Systemd, owner: str, reason: str, run: str) -> D
     return {"locked": True, "run": run}
 
 
-def free(store: Store, systemd: Systemd, run: str) -> Dict[str, Any]:
-    """Give the lock back. Raises Refused if it is another run's, or its guard is at work."""
+def free(
+    store: Store, systemd: Systemd, run: str, by: str = "", reason: str = ""
+) -> Dict[str, Any]:
+    """Give the lock back. Raises Refused if it is another run's, or its guard is at work.
+
+    `by` (user@controller) takes away a lock that is not theirs, and that stands in the audit.
+    """
     lock = told(store, systemd.show(guard_unit(store.service)))
     if lock is None:
         return {"unlocked": False, "run": run}
@@ -90,4 +95,7 @@ def free(store: Store, systemd: Systemd, run: str) -> Dict[str, Any]:
     if lock["state"] == "working":
         raise Refused(f"the guard of run {run} is at work", hint=lock["hint"])
     files.remove(store.var / "lock.json")
+    if by:
+        entry = {"op": "unlock", "outcome": "unlocked", "owner": by, "reason": reason, "run": run}
+        store.audit({"time": time.time(), **entry, "cause": f"the lock was {lock.get('owner')}'s"})
     return {"unlocked": True, "run": run}

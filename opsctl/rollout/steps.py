@@ -141,7 +141,16 @@ def run_json(action: Action, order: Order) -> dict[str, Any]:
 def _stop(host: Host, action: Action, order: Order) -> Result:
     started = order.clock.now()
     order.observer(action.host, action.service, {"event": "phase", "phase": "stop"})
-    onhost.call(host, "stop", action.service, timeout=3600 + STOP_MARGIN)
+    limit = order.limits.watch
+    try:
+        onhost.call(host, "stop", action.service, timeout=limit or 3600 + STOP_MARGIN)
+    except Silent:
+        if limit is None:
+            raise
+        # The stop itself is systemd's by now; nothing is gained by keeping others from the host.
+        unlock(host, action.service, order.run)
+        cause = f"watched for {limit:g} s; the host goes on draining and stopping"
+        return Result(*action.key, "detached", action.running, cause=cause, hint="opsctl status")
     unlock(host, action.service, order.run)
     seconds = round(order.clock.now() - started, 1)
     return Result(*action.key, "stopped", action.running, seconds)
@@ -153,6 +162,7 @@ _GUARD: Mapping[str, Outcome] = {
     "unchanged": "unchanged",
     "rolled_back": "rolled_back",
 }
+_REFUSED = "refused before anything was touched: "  # the outcome's own words say it, too
 
 
 def result_of(action: Action, event: Event) -> Result:
@@ -167,7 +177,7 @@ def result_of(action: Action, event: Event) -> Result:
         outcome,
         str(event["release"]) if event.get("release") else None,
         float(event.get("seconds") or 0.0),
-        str(event.get("cause") or ""),
+        str(event.get("cause") or "").removeprefix(_REFUSED),
         "" if outcome in ("confirmed", "unchanged") else f"opsctl logs {action.service}",
         checks,
         tuple(str(line) for line in event.get("log") or ()),

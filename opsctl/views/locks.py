@@ -21,11 +21,11 @@ def held(said: Mapping[str, Said]) -> dict[str, dict[str, Any]]:
     }
 
 
-def line(host: str, service: str, lock: Mapping[str, Any]) -> str:
+def line(lock: Mapping[str, Any]) -> str:
     since = lock.get("since")
     when = f" since {utc(float(since))}" if since else ""
     return (
-        f"{host} {service}: locked by {lock.get('owner') or 'unknown'}{when}, "
+        f"locked by {lock.get('owner') or 'unknown'}{when}, "
         f"run {lock.get('run') or 'unknown'}: {lock.get('reason') or 'no reason given'}"
     )
 

@@ -7,6 +7,8 @@ import pytest
 
 from opsctl.cli import changing
 from opsctl.errors import LockHeld, OpsctlError
+from opsctl.remote import onhost
+from opsctl.rollout.run import whoami
 
 A, B = "a" * 64, "b" * 64
 GATE = {"id": "ranks", "status": "fail", "detail": "TP3 missing", "evidence": ["TP2 spoke"]}
@@ -241,12 +243,40 @@ def test_unlock_shows_whose_it_is_and_needs_yes(cli):
     change(cli, "h1", lock=LOCK)
     done = cli("unlock", "kimi")
     assert done.exit_code == 2
-    assert "h1 kimi: locked by ann@desk since 2026-03-02 00:05:08Z, run r-1: ratio 4" in done.stderr
+    whose = "locked by ann@desk since 2026-03-02 00:05:08Z, run r-1: ratio 4"
+    assert f"h1 kimi: unlock: {whose}" in done.stderr
     assert "unlock" not in verbs(cli, "h1")
-    done = cli("unlock", "kimi", "--yes")
+    done = cli("unlock", "kimi", "--yes", "--reason", "ann has left")
     assert done.exit_code == 0, done.output
-    assert cli.hosts["h1"].said("unlock")[0].args == ("kimi", "--run", "r-1")
+    told = ("kimi", "--run", "r-1", "--by", whoami(), "--reason", "ann has left")
+    assert cli.hosts["h1"].said("unlock")[0].args == told
     assert "unlock" not in verbs(cli, "h2")
+
+
+def test_what_is_done_at_once_cannot_be_detached_from(cli):
+    change(cli, "h1", lock=LOCK)
+    for verb in ("unlock", "remove"):
+        done = cli(verb, "kimi", "--limit", "h1", "--yes", "--detach")
+        assert done.exit_code == 2
+        assert f"{verb} is " in done.stderr
+    assert verbs(cli, "h1") == []
+
+
+def test_the_time_limit_of_a_removal_is_the_operators(cli, monkeypatch):
+    guarded(cli)
+    done = cli("remove", "kimi", "--limit", "h1", "--yes", "--timeout", "soon")
+    assert done.exit_code == 2 and verbs(cli, "h1") == []
+    limits = {}
+    call = onhost.call
+
+    def noted(host, verb, *arguments, **more):
+        limits[verb] = more.get("timeout")
+        return call(host, verb, *arguments, **more)
+
+    monkeypatch.setattr(onhost, "call", noted)
+    done = cli("remove", "kimi", "--limit", "h1", "--yes", "--timeout", "40s")
+    assert done.exit_code == 0, done.output
+    assert limits["remove"] == 40.0
 
 
 def test_unlock_what_is_not_locked_is_an_error(cli):

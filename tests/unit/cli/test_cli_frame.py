@@ -14,7 +14,7 @@ VERBS = [
     "hosts", "render", "deploy", "restart", "stop", "start", "rollback", "status", "verify",
     "watch", "logs", "remove", "unlock", "config", "lab",
 ]  # fmt: skip
-CHANGING = ["deploy", "restart", "stop", "start", "rollback", "remove"]
+CHANGING = ["deploy", "restart", "stop", "start", "rollback", "remove", "unlock"]
 HEAVY = ("rich", "pydantic", "fabric", "paramiko", "yaml", "ansible", "httpx", "jinja2")
 
 

@@ -301,6 +301,24 @@ def test_stop() -> None:
     assert verbs(host) == ["lock", "stop", "unlock"]
 
 
+def test_a_stop_is_watched_no_longer_than_the_operator_wants() -> None:
+    host = Guarded("h1", verbs={"stop": Silent("did not end", host="h1")})
+    stopping = plan("h1", kind="stop", op="stop")
+    results = done(fleet(host), stopping, limits=Limits(watch=5.0))
+    assert (outcomes(results), results.exit_code) == (["detached"], 130)
+    assert "watched for 5 s" in results.results[0].cause
+    assert verbs(host) == ["lock", "stop", "unlock"], "the lock is given back"
+    assert outcomes(done(fleet(host), stopping)) == ["refused"], "without a limit it is an error"
+
+
+def test_a_refusal_is_told_once() -> None:
+    said = "refused before anything was touched: release b: port 30000 is held by PID 7 (python3)"
+    refused = result("failed", cause=said, seconds=0.0, checks=[])
+    results = done(fleet(Guarded("h1", streams=[[refused]])), plan("h1"))
+    assert outcomes(results) == ["refused"]
+    assert results.results[0].cause == "release b: port 30000 is held by PID 7 (python3)"
+
+
 def test_a_fault_of_ours_is_not_made_a_result() -> None:
     def broken(call: Call) -> Any:
         raise ZeroDivisionError
