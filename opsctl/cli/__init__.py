@@ -1,1 +1,1 @@
-"""TODO room docstring."""
+"""The verbs, one file each: parse, call, show. No decisions."""

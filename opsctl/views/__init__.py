@@ -1,1 +1,1 @@
-"""TODO room docstring."""
+"""Values as people and programs read them: rich renderables, and JSON documents."""
