@@ -164,7 +164,7 @@ class Guard:
             return None
         self._phase("drain" if state.active == "active" else "stop")
         with self.world.allow(2 * state.stop_limit + 90):
-            systemd.stop(store.unit)
+            systemd.stop(store.unit, swap.grace(pending))
         manifest = store.manifest(goal) or {}
         left = self.world.outside.in_the_way(systemd, manifest)
         if left and pending.step != RESTORE:

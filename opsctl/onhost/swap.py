@@ -19,6 +19,8 @@ from opsctl.onhost.systemd import UnitState
 
 OPS = ("swap", "restart", "start", "rollback", "restore")
 TARGET, CONFIRM, RESTORE = "target", "confirm", "restore"
+SILENT = ("start: ", "health: ", "generation: ")  # causes of an engine that answers nobody
+HOPELESS_GRACE = 10.0
 TRIES = {"restart": 2, "start": 2}  # the same release may fail by chance; a new one is not retried
 
 
@@ -92,6 +94,16 @@ def brought_up(goal: str, before: str, standing: str, state: UnitState) -> bool:
     gates that start, and does not stop it."""
     fresh = state.invocation != before or not state.invocation
     return standing == goal and (state.up or state.job) and fresh and state.restarts == 0
+
+
+def grace(pending: Pending) -> Optional[float]:
+    """Seconds that the running engine gets to drain; None: as long as its unit says.
+
+    One that answers nobody has no requests that could finish, but waits for those that hang: for
+    all of drain + 75 s, in which nothing serves.
+    """
+    hopeless = pending.step == RESTORE and pending.cause.startswith(SILENT)
+    return HOPELESS_GRACE if hopeless else None
 
 
 def after_failure(

@@ -137,10 +137,11 @@ class Systemd:
         wanted = ",".join(PROPERTIES)
         return parse_show(_demand(["systemctl", "show", f"--property={wanted}", "--", *units]))
 
-    def stop(self, unit: str) -> None:
+    def stop(self, unit: str, grace: Optional[float] = None) -> None:
         """Stop and wait. systemd itself kills what outlives TimeoutStopSec, once per phase; the
-        limit here is behind both phases, and then everything in the unit is killed."""
-        limit = 2 * self.show(unit).stop_limit + 30
+        limit here is behind both phases, or `grace` seconds, and then everything in the unit is
+        killed."""
+        limit = 2 * self.show(unit).stop_limit + 30 if grace is None else grace
         try:
             code, _, err = call(["systemctl", "stop", "--", unit], limit)
         except CallFailed:

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from opsctl.onhost import bundle, files, locks, preflight, systemd, zero
+from opsctl.onhost import bundle, files, locks, preflight, swap, systemd, zero
 from opsctl.onhost.deadman import decide
 from opsctl.onhost.heart import Heart
 from opsctl.onhost.store import Places, Refused, Store
@@ -237,3 +237,19 @@ def test_errors_are_one_json_document_without_what_stdin_held() -> None:
         "error": {"message": "stdin holds no JSON document", "hint": ""}
     }
     assert b"canary" not in done.stdout + done.stderr
+
+
+@pytest.mark.parametrize(
+    ("step", "cause", "seconds"),
+    [
+        ("restore", "generation: no whole answer within 10 s", 10.0),
+        ("restore", "start: nothing moved for 900 s", 10.0),
+        ("restore", "memory: 17.56 GiB available", None),  # it serves: requests may finish
+        ("target", "", None),
+    ],
+)
+def test_only_an_engine_that_answers_nobody_is_not_waited_for(
+    step: str, cause: str, seconds: float | None
+) -> None:
+    pending = swap.Pending("r", "swap", "a", fallback="b", step=step, cause=cause)
+    assert swap.grace(pending) == seconds

@@ -92,7 +92,7 @@ class Manager:
             },
         )
 
-    def stop(self, unit: str) -> None:
+    def stop(self, unit: str, grace: float | None = None) -> None:
         self.log.append("stop")
         self.running, self.failed = None, False
 
