@@ -61,15 +61,16 @@ def _step(host: str, service: dict[str, Any]) -> Step:
 
 def _remove(host: Host, service: str, reason: str, timeout: float) -> dict[str, Any]:
     from opsctl.remote.onhost import call
-    from opsctl.rollout.run import new_run, whoami
+    from opsctl.rollout.run import new_run, utc, whoami
+    from opsctl.rollout.steps import Order, lock
 
-    run = new_run()
     why = reason or "opsctl remove"
-    call(host, "lock", service, "--owner", whoami(), "--reason", why, "--run", run)
+    order = Order(new_run(), whoami(), why, utc(), observer=lambda *event: None)
+    lock(host, service, order)
     try:
         return call(host, "remove", service, timeout=timeout)
     finally:
-        call(host, "unlock", service, "--run", run)
+        call(host, "unlock", service, "--run", order.run)
 
 
 def _show(work: dict[str, list[str]], done: dict[str, Any], settings: Settings) -> None:

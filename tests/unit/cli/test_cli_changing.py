@@ -235,6 +235,15 @@ def test_remove_tells_which_host_failed(cli):
     assert "unlock" in verbs(cli, "h2"), "the lock is given back"
 
 
+def test_remove_takes_away_the_lock_of_a_run_that_is_over(cli):
+    guarded(cli)
+    held = [{"held": {"owner": "ann@desk", "run": "r-1", "state": "over"}}, {"locked": True}]
+    cli.hosts["h1"].verbs["lock"] = lambda call: held.pop(0)
+    done = cli("remove", "kimi", "--limit", "h1", "--yes")
+    assert done.exit_code == 0, done.output
+    assert verbs(cli, "h1")[-5:] == ["lock", "unlock", "lock", "remove", "unlock"]
+
+
 LOCK = {"owner": "ann@desk", "reason": "ratio 4", "run": "r-1", "since": 1772409908.0}
 
 
