@@ -6,6 +6,7 @@ sudo. Both play the reference deployment.
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 import subprocess
@@ -148,6 +149,27 @@ def test_deployed_and_confirmed(deployed: Fleet) -> None:
         assert host.sh("systemctl is-active sglang-kimi.service").stdout.strip() == "active"
         confirmed = host.sh("cat /var/lib/opsctl/kimi/confirmed").stdout.strip()
         assert f"X-OpsctlRelease={confirmed}" in deployed.units()[host.name]
+
+
+def test_ansible_has_staged_what_opsctl_renders(deployed: Fleet, tmp_path: Path) -> None:
+    """Byte for byte, with the modes; only the manifest has what a forecast was told by the host."""
+    argv = [_tool("opsctl"), "render", "-i", str(deployed.inventory), "--out", str(tmp_path)]
+    subprocess.run(argv, check=True, capture_output=True, timeout=60)
+    for name, host in deployed.hosts.items():
+        folder = tmp_path / name / "kimi"
+        rendered = {p.relative_to(folder): p for p in folder.rglob("*") if p.is_file()}
+        release = (
+            "/etc/opsctl/kimi/releases/" + host.sh("cat /var/lib/opsctl/kimi/confirmed").stdout
+        )
+        ask = f"cd {release.strip()} && find . -type f -exec stat -c '%a %n' {{}} + && "
+        said = host.sh(ask + "find . -type f -exec sha256sum {} +").stdout.splitlines()
+        modes = {Path(n): m for m, n in (x.split(" ", 1) for x in said if x[3] == " ")}
+        sums = {Path(n): h for h, n in (x.split(None, 1) for x in said if x[3] != " ")}
+        assert set(modes) == set(sums) == set(rendered) and len(rendered) == 5
+        for part, path in rendered.items():
+            assert modes[part] == f"{path.stat().st_mode & 0o777:o}", part
+            if part.name != "release.json":
+                assert sums[part] == hashlib.sha256(path.read_bytes()).hexdigest(), part
 
 
 def test_a_second_run_changes_and_restarts_nothing(deployed: Fleet) -> None:
