@@ -29,9 +29,10 @@ def facts(store: Optional[Store], state: UnitState) -> StartFacts:
         return from_json(known)
     reading = journal.Reading(state.invocation)
     if state.invocation:
-        _head(reading, state)
+        read = _head(reading, state)
         if state.active != "active":
-            _feed(reading, records.journalctl_argv(state.name, state.invocation, lines=TAIL))
+            argv = records.journalctl_argv(state.name, state.invocation, lines=TAIL)
+            _feed(reading, argv, after=read)
     return reading.facts
 
 
@@ -45,19 +46,26 @@ def from_json(value: Dict[str, Any]) -> StartFacts:
     return StartFacts(**{**known, "ranks": ranks})
 
 
-def _head(reading: journal.Reading, state: UnitState) -> None:
-    _feed(reading, records.journalctl_argv(state.name, state.invocation), until_ready=True)
+def _head(reading: journal.Reading, state: UnitState) -> int:
+    return _feed(reading, records.journalctl_argv(state.name, state.invocation), until_ready=True)
 
 
-def _feed(reading: journal.Reading, argv: "list[str]", until_ready: bool = False) -> None:
-    until = time.monotonic() + LONGEST
+def _feed(
+    reading: journal.Reading, argv: "list[str]", until_ready: bool = False, after: int = 0
+) -> int:
+    """Read records later than `after` (microseconds); answers the time of the last one. A record
+    that is read twice would be a second host pool."""
+    until, last = time.monotonic() + LONGEST, after
     with subprocess.Popen(
         argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
     ) as process:
         assert process.stdout is not None
         for line in process.stdout:
             for record in records.parse_export([line.decode("utf-8", "replace")]):
-                reading.feed(record)
+                if record.time > after:
+                    reading.feed(record)
+                    last = max(last, record.time)
             if time.monotonic() > until or (until_ready and reading.facts.ready):
                 process.kill()
                 break
+    return last
