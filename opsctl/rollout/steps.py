@@ -165,12 +165,16 @@ _GUARD: Mapping[str, Outcome] = {
 _REFUSED = "refused before anything was touched: "  # the outcome's own words say it, too
 
 
+def touched(event: Event) -> bool:
+    """Whether a guard did anything before it ended with this event."""
+    return bool(event.get("checks") or event.get("restored") or float(event.get("seconds") or 0))
+
+
 def result_of(action: Action, event: Event) -> Result:
     """The result that a guard's last event stands for."""
     checks = tuple(event.get("checks") or ())
     outcome = _GUARD.get(str(event.get("outcome")), "failed")
-    touched = checks or event.get("restored") or float(event.get("seconds") or 0) > 0
-    if outcome == "failed" and not touched:
+    if outcome == "failed" and not touched(event):
         outcome = "refused"  # the guard looked before it touched anything, and said no
     return Result(
         *action.key,

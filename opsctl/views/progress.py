@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from opsctl.remote.sanitise import text as harmless
+from opsctl.rollout.steps import touched
 from opsctl.views import checks
 from opsctl.views.figures import short, span
 
@@ -106,6 +107,9 @@ def outcome(result: Mapping[str, Any]) -> str:
         "failed": "failed, and nothing was restored",
         "unchanged": "nothing to do",
     }
+    if result.get("outcome") == "failed" and not touched(result):
+        # The guard's cause says so itself: "refused before anything was touched: …".
+        return harmless(result.get("cause") or "refused before anything was touched")
     said = words.get(str(result.get("outcome")), str(result.get("outcome")))
     if result.get("release"):
         said += f", release {short(str(result['release']))}"

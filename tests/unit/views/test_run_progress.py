@@ -143,3 +143,15 @@ def test_ranks_stand_in_their_order():
 @pytest.mark.parametrize("kind", ["confirmed", "rolled_back", "failed", "unchanged"])
 def test_every_outcome_has_words(kind):
     assert outcome({"outcome": kind}) != kind or kind == "confirmed"
+
+
+def test_a_refusal_is_not_told_as_a_failure():
+    refused = {
+        "event": "result",
+        "outcome": "failed",
+        "seconds": 0.0,
+        "checks": [],
+        "cause": "refused before anything was touched: port 30000 is held by PID 7 (nc)",
+    }
+    assert outcome(refused) == refused["cause"]
+    assert outcome({**refused, "seconds": 3.0}).startswith("failed, and nothing was restored")
