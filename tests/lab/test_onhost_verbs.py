@@ -50,26 +50,13 @@ def test_collect_tells_of_the_running_release(host: Any) -> None:
     assert seen["manifest"]["digest"] == GOOD["digest"]
     assert {c["id"]: c["status"] for c in seen["checks"]} == {
         "unit": "pass",
+        "drift": "pass",
         "ranks": "pass",
         "memory": "pass",
     }
     assert [p["comm"] for p in seen["processes"]] == ["python3"]
     assert seen["since"] > 1e9 and seen["run"] == {"run": "r1", "active": False, "phase": "confirm"}
     assert (seen["lock"]["owner"], seen["lock"]["state"]) == ("me", "over")
-
-
-def test_collect_takes_little_time_on_the_host(host: Any) -> None:
-    """0.35 s is the aim on a quiet host; the limit here is for a busy machine of two cores."""
-    host.sh("cat > /tmp/onhost.pyz < /var/lib/opsctl/onhost.pyz")
-    spent = host.sh(
-        "python3 -c '\nimport subprocess, time\nbest = 9.0\nfor _ in range(5):\n"
-        "    t = time.monotonic()\n"
-        '    subprocess.run(["python3", "-I", "/tmp/onhost.pyz", "collect", "--probe"], '
-        "check=True, stdout=subprocess.DEVNULL)\n"
-        "    best = min(best, time.monotonic() - t)\nprint(best)'"
-    ).stdout
-    print(f"collect --probe: {float(spent):.3f} s")
-    assert float(spent) < 1.0
 
 
 def test_a_hand_edit_is_seen(host: Any) -> None:
