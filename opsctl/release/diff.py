@@ -46,6 +46,8 @@ def restart_reasons(
     """
     if old is None:
         return ["first release"]
+    if "engine" not in old:  # release 0, of which only the unit is known
+        return ["takes over the unit that stood here before opsctl"]
     if old["digest"] == new["digest"]:
         return []
     reasons = list(_restarting(old, new))

@@ -107,3 +107,10 @@ def test_the_verdict_in_one_line() -> None:
     assert told(gates={"soak": 60}) == "no restart: gates soak 30.0 → 60.0"
     assert told(timing={"stall": 60}) == "no restart: timing stall 900.0 → 60.0"
     assert told(flags={**FLAGS, "hicache-ratio": 4}) == "restart: hicache-ratio 2.0 → 4.0"
+
+
+def test_release_0_is_taken_over() -> None:
+    """Of what stood there before opsctl only the unit is known: no engine, no flags."""
+    zero = {"digest": "0", "service": "kimi", "ranks": [], "expect": None}
+    new = {"digest": "b" * 64}
+    assert verdict(zero, new) == "restart: takes over the unit that stood here before opsctl"
