@@ -6,7 +6,11 @@ import time
 from contextlib import suppress
 from typing import Any, Callable, Dict, Mapping, Optional
 
+from opsctl.onhost import files
 from opsctl.onhost.store import Store
+
+# Kept free while a run is at work, so that its result can be written on a disk that filled up.
+RESERVE, RESERVED = "reserve", 256 << 10
 
 Emit = Callable[[Dict[str, Any]], None]
 
@@ -31,6 +35,7 @@ def close(
 ) -> Dict[str, Any]:
     """Write the result, then take `pending.json` away: whoever comes after a crash in between
     finds the result, and only repeats what follows here. Answers the result that counts."""
+    files.remove(store.run(run) / RESERVE)
     known = store.result(run)
     if known is None:
         store.write_result(run, result)

@@ -45,6 +45,24 @@ def write_json(path: Path, value: Any, mode: int = 0o644) -> None:
     write(path, json.dumps(value, ensure_ascii=False, sort_keys=True).encode() + b"\n", mode)
 
 
+def overwrite(path: Path, content: bytes) -> None:
+    """Write over the beginning of a file, for content of one size: that needs no new space."""
+    descriptor = os.open(str(path), os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    try:
+        os.pwrite(descriptor, content, 0)
+    finally:
+        os.close(descriptor)
+
+
+def reserve(path: Path, size: int) -> None:
+    """Keep `size` bytes of the disk, to be given back when they are needed. Raises OSError."""
+    descriptor = os.open(str(path), os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        os.posix_fallocate(descriptor, 0, size)
+    finally:
+        os.close(descriptor)
+
+
 def remove(path: Path) -> None:
     """Remove a file for good; it may be gone already."""
     with contextlib.suppress(FileNotFoundError):

@@ -36,6 +36,8 @@ def unit(show: Mapping[str, str], invocation: str, facts: StartFacts) -> Check:
 
     `show` holds systemctl's properties: ActiveState, SubState, Result, NRestarts, InvocationID.
     """
+    if show.get("ActiveState") == "inactive" and show.get("Result", "success") == "success":
+        return Check("unit", FAIL, "the unit is stopped", list(facts.errors))
     dead = crashed(facts, show)
     if dead is not None:
         return Check("unit", FAIL, dead.detail, dead.evidence)

@@ -6,7 +6,7 @@ import shutil
 import sys
 from typing import Any, Dict, List, Mapping, Optional
 
-from opsctl.onhost import bundle, files, locks, swap
+from opsctl.onhost import bundle, ending, files, locks, swap
 from opsctl.onhost.gating import Sight
 from opsctl.onhost.guard import Guard, World
 from opsctl.onhost.heart import Heart
@@ -39,6 +39,7 @@ def launch(store: Store, systemd: Systemd, document: Mapping[str, Any]) -> Dict[
         raise Refused(f"a guard is at work on {store.service} already", hint="opsctl status")
     folder.mkdir(parents=True, exist_ok=True)
     files.write(folder / "onhost.pyz", bundle.build())
+    files.reserve(folder / ending.RESERVE, ending.RESERVED)
     files.write_json(folder / "run.json", dict(document))
     start(store, systemd, run)
     _prune(store)

@@ -12,6 +12,8 @@ from opsctl.onhost import files
 from opsctl.onhost.store import Refused, Store
 from opsctl.onhost.systemd import Systemd, UnitState
 
+ABANDONED = 900.0  # seconds; the dead-man looks every 30
+
 
 class Held(Exception):
     """Another run holds the lock. `lock` has its owner, reason, run, since and state."""
@@ -38,8 +40,18 @@ def read(store: Store) -> Optional[Dict[str, Any]]:
 
 
 def working(store: Store, guard: UnitState) -> bool:
-    """Whether a guard is at work, or is about to be run again. `guard`: its unit's state."""
-    return store.pending_is_there() or guard.up
+    """Whether a guard is at work, or is about to be run again. `guard`: its unit's state.
+
+    A pending swap whose guard has been silent for ABANDONED has lost its dead-man too (its run's
+    folder is gone, or the disk is full): nobody will finish it but the next run.
+    """
+    if guard.up or not store.pending_is_there():
+        return guard.up
+    run = str((store.pending() or {}).get("run") or "")
+    try:
+        return store.heartbeat_age(run) < ABANDONED
+    except Refused:
+        return False
 
 
 def told(store: Store, guard: UnitState) -> Optional[Dict[str, Any]]:

@@ -13,6 +13,8 @@ from opsctl.onhost.model import FAIL
 from opsctl.onhost.store import ZERO, Refused, Store
 from opsctl.onhost.systemd import Systemd
 
+LEAST_FREE = 4 << 20  # bytes; a run writes far less
+
 
 class Outside:
     """Questions to the host that are neither files of ours nor systemd's."""
@@ -23,6 +25,10 @@ class Outside:
         except KeyError:
             return False
         return True
+
+    def free(self, folder: Path) -> int:
+        """Bytes that may still be written where `folder` is."""
+        return shutil.disk_usage(str(folder)).free
 
     def exists(self, path: str) -> bool:
         return Path(path).exists()
@@ -96,6 +102,9 @@ def _owner(inode: str) -> str:
 def check(store: Store, systemd: Systemd, outside: Outside, digest: str) -> None:
     """Raises Refused with everything that is wrong with a release on this host."""
     problems = _files(store, digest)
+    for folder in (store.places.var, store.places.etc, store.places.units):
+        if outside.free(folder) < LEAST_FREE:
+            problems.append(f"less than {LEAST_FREE >> 20} MiB are free on the disk of {folder}")
     manifest: Dict[str, Any] = store.manifest(digest) or {}
     if digest != ZERO:
         user = manifest.get("user") or ""

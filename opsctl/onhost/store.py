@@ -249,9 +249,11 @@ class Store:
     # -- the heartbeat
 
     def beat(self, run: str) -> None:
-        """Time since boot, not of the clock on the wall: setting the clock must kill no guard."""
-        path = self.run(run) / "heartbeat"
-        path.write_text(f"{time.clock_gettime(time.CLOCK_BOOTTIME):.1f}\n")
+        """Time since boot, not of the clock on the wall: setting the clock must kill no guard.
+        Written over in place: on a full disk a file that was emptied first would stay empty."""
+        files.overwrite(
+            self.run(run) / "heartbeat", b"%15.1f\n" % time.clock_gettime(time.CLOCK_BOOTTIME)
+        )
 
     def heartbeat_age(self, run: str) -> float:
         """Seconds since the guard last lived; infinite if it never did in this boot."""

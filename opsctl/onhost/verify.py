@@ -39,7 +39,9 @@ def verify(store: Store, systemd: Systemd) -> Dict[str, Any]:
         if name == "unit" and state.active != "active":
             break
     lines: List[str] = []
-    if manifest.get("model") and "flags" in manifest:
+    if state.active != "active":
+        lines = [f"{store.unit} is {state.active}: nothing is served, and nothing is pinned"]
+    elif manifest.get("model") and "flags" in manifest:
         lines = report.lines(manifest, from_json(sight.facts()), hostfacts.meminfo(), found)
     return {
         "service": store.service,
