@@ -10,7 +10,7 @@ from typing import Any
 
 from opsctl.ansible.action import Action
 from opsctl.ansible.described import described
-from opsctl.rollout.staging import Staged, stage
+from opsctl.rollout.staging import Staged, refuse, stage
 
 BULKY = ("processes", "start", "manifest")  # no plan without changes looks at these
 
@@ -26,6 +26,8 @@ class ActionModule(Action):
             stage(self.host, service, what, check=self.check, override=override)
             for service, what in services.items()
         ]
+        if not self.check:  # then the roles before this one have changed nothing either
+            refuse(staged)
         return result(staged)
 
 
@@ -46,4 +48,5 @@ def result(staged: list[Staged]) -> dict[str, Any]:
         },
     }
     warnings = [f"{one.service} on {one.host}: {one.warning}" for one in staged if one.warning]
+    warnings += [f"{o.service} on {o.host}: {text}" for o in staged for text in o.problems]
     return found | ({"warnings": warnings} if warnings else {})

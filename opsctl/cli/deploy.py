@@ -53,6 +53,7 @@ def deploy(
         )
         fleet.raise_lost(said)
         staged = [one for found in said.values() if isinstance(found, list) for one in found]
+        rollout.refuse(staged)
         for one in staged:
             if one.warning:
                 talk(f"warning: {one.host} {one.service}: {one.warning}")

@@ -41,10 +41,19 @@ def look(store: Store, systemd: Systemd, run: str) -> Dict[str, Any]:
         systemd.stop_timer(f"{locks.deadman_unit(store.service)}.timer")
     elif decision in (RESUME, RESTORE):
         systemd.kill(guard)
-        files.write_json(store.run(run) / "resumed.json", {"times": resumed + 1})
+        _count(store, run, resumed + 1)
     if decision == RESUME:
         store.beat(run)
         systemd.run_transient(guard, launch.command(store, run, "guard"))
     elif decision == RESTORE:
         launch.guard(store, systemd, run, force_restore=True)
     return {"decision": decision, "resumed": resumed}
+
+
+def _count(store: Store, run: str, times: int) -> None:
+    path, value = store.run(run) / "resumed.json", {"times": times}
+    try:
+        files.write_json(path, value)
+    except OSError:  # the disk is full: that may be what the guard has died of
+        ending.make_room(store, run)
+        files.write_json(path, value)

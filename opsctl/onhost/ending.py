@@ -15,6 +15,10 @@ RESERVE, RESERVED = "reserve", 256 << 10
 Emit = Callable[[Dict[str, Any]], None]
 
 
+def make_room(store: Store, run: str) -> None:
+    files.remove(store.run(run) / RESERVE)
+
+
 def over(store: Store, run: str) -> bool:
     """Whether nothing at all is left to do for a run."""
     pending = store.pending()
@@ -35,7 +39,7 @@ def close(
 ) -> Dict[str, Any]:
     """Write the result, then take `pending.json` away: whoever comes after a crash in between
     finds the result, and only repeats what follows here. Answers the result that counts."""
-    files.remove(store.run(run) / RESERVE)
+    make_room(store, run)
     known = store.result(run)
     if known is None:
         store.write_result(run, result)

@@ -216,7 +216,9 @@ class Guard:
             "gpu_key": manifest.get("gpu_key"),
             "time": self.world.clock.now(),
         }
-        store.write_start(state.invocation, {**self.world.eyes.facts(), **extra})
+        ending.make_room(store, self.run)
+        with suppress(OSError):  # what is learned for the next start is worth no failure of this
+            store.write_start(state.invocation, {**self.world.eyes.facts(), **extra})
         store.confirm(pending.target, pending.fallback)
         return self._end("confirmed", pending.target, pending=pending)
 
@@ -292,7 +294,11 @@ class Guard:
     def _remember(self, pending: Pending) -> None:
         """A full disk must not stop a restore: the pending of the step before is as good."""
         try:
-            self.world.store.write_pending(pending.as_json())
+            try:
+                self.world.store.write_pending(pending.as_json())
+            except OSError:
+                ending.make_room(self.world.store, self.run)
+                self.world.store.write_pending(pending.as_json())
         except OSError as error:
             print(f"cannot write pending.json: {error}", file=sys.stderr)
 

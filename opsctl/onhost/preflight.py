@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import pwd
 import shutil
 import stat
@@ -26,9 +27,16 @@ class Outside:
             return False
         return True
 
-    def free(self, folder: Path) -> int:
-        """Bytes that may still be written where `folder` is."""
-        return shutil.disk_usage(str(folder)).free
+    def unwritable(self, folder: Path) -> List[str]:
+        """Why nothing can be written where `folder` is, or will be."""
+        while not folder.exists():
+            folder = folder.parent
+        disk = os.statvfs(str(folder))
+        if disk.f_flag & os.ST_RDONLY:
+            return [f"the disk of {folder} is read-only"]
+        if disk.f_bavail * disk.f_frsize < LEAST_FREE:
+            return [f"less than {LEAST_FREE >> 20} MiB are free on the disk of {folder}"]
+        return []
 
     def exists(self, path: str) -> bool:
         return Path(path).exists()
@@ -102,22 +110,31 @@ def _owner(inode: str) -> str:
 def check(store: Store, systemd: Systemd, outside: Outside, digest: str) -> None:
     """Raises Refused with everything that is wrong with a release on this host."""
     problems = _files(store, digest)
-    for folder in (store.places.var, store.places.etc, store.places.units):
-        if outside.free(folder) < LEAST_FREE:
-            problems.append(f"less than {LEAST_FREE >> 20} MiB are free on the disk of {folder}")
     manifest: Dict[str, Any] = store.manifest(digest) or {}
-    if digest != ZERO:
-        user = manifest.get("user") or ""
-        if user and not outside.user_exists(user):
-            problems.append(f"there is no user {user}")  # systemd-analyze does not notice it
-        for path in _wanted_paths(manifest):
-            if not outside.exists(path):
-                problems.append(f"{path} is not there")
-        problems += outside.in_the_way(systemd, manifest, but=store.unit)
+    problems += surroundings(store, systemd, outside, manifest)
     if not problems:
         problems += systemd.verify(store.release(digest) / store.unit)
     if problems:
         raise Refused(f"release {digest[:12]}: " + "; ".join(problems))
+
+
+def surroundings(
+    store: Store, systemd: Systemd, outside: Outside, manifest: Mapping[str, Any]
+) -> List[str]:
+    """What on the host would keep a release from starting; asked of all hosts when it is staged,
+    so that a fleet is not left half done, and again before the old release is touched."""
+    problems = []
+    for folder in (store.places.var, store.places.etc, store.places.units):
+        problems += outside.unwritable(folder)
+    if not manifest or manifest.get("digest") == ZERO:
+        return problems
+    user = manifest.get("user") or ""
+    if user and not outside.user_exists(user):
+        problems.append(f"there is no user {user}")  # systemd-analyze does not notice it
+    for path in _wanted_paths(manifest):
+        if not outside.exists(path):
+            problems.append(f"{path} is not there")
+    return problems + outside.in_the_way(systemd, manifest, but=store.unit)
 
 
 def _files(store: Store, digest: str) -> List[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import difflib
+import json
 import os
 import re
 import shutil
@@ -14,6 +15,7 @@ from pathlib import PurePosixPath
 from typing import Any, Dict, List, Mapping, Tuple
 
 from opsctl.onhost import bundle, files, records
+from opsctl.onhost.preflight import Outside, surroundings
 from opsctl.onhost.store import ZERO, Places, Refused, Store, replace_folder
 from opsctl.onhost.systemd import Systemd
 
@@ -44,9 +46,10 @@ File = Tuple[int, bytes]
 def stage(
     places: Places, systemd: Systemd, document: Mapping[str, Any], check: bool = False
 ) -> Dict[str, Any]:
-    """Answers {"changed", "diff", "digest", "restart"}; with `check` nothing is changed.
+    """Answers {"changed", "diff", "digest", "restart", "problems"}; `check` changes nothing.
 
-    `restart`: whether the unit that stands in place is of another release. Raises Refused.
+    `restart`: whether the unit that stands in place is of another release; then `problems` tells
+    what on this host would keep the new one from starting. Raises Refused.
     """
     store, digest, wanted = _read(places, document)
     standing = files.read(store.unit_path) or b""
@@ -57,11 +60,14 @@ def stage(
         _write(store, digest, wanted, plan)
         _write_own(places, systemd, own)
         _prune(store, digest)
+    restart = store.standing() != digest
+    manifest = json.loads(wanted["release.json"][1].decode())
     return {
         "changed": changed,
         "diff": _diff(store, digest, standing, wanted[store.unit][1]),
         "digest": digest,
-        "restart": store.standing() != digest,
+        "restart": restart,
+        "problems": surroundings(store, systemd, Outside(), manifest) if restart else [],
     }
 
 

@@ -9,7 +9,7 @@ from opsctl.rollout.look import look
 from opsctl.rollout.model import Action, Plan, Result, Results, Wanted
 from opsctl.rollout.plan import make
 from opsctl.rollout.run import resume, run
-from opsctl.rollout.staging import Staged, stage
+from opsctl.rollout.staging import Staged, refuse, stage
 from opsctl.rollout.watch import Limits
 
 __all__ = [
@@ -24,5 +24,6 @@ __all__ = [
     "make",
     "resume",
     "run",
+    "refuse",
     "stage",
 ]

@@ -5,7 +5,7 @@ Restarts nothing. The secrets travel through the connection's stdin only.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,7 +26,8 @@ class Staged:
     """`changed`: whether files differ (or would, with check). `diff`: for people, secrets masked.
     `verdict`: "restart: …" or "no restart: …", against what runs there now. `warning`: a forecast
     that was overridden. `state`: what the service was before, as `collect` tells it. `forecast`:
-    what the release will take, one thought a line."""
+    what the release will take, one thought a line. `problems`: what on the host would keep it from
+    starting."""
 
     host: str
     service: str
@@ -38,6 +39,7 @@ class Staged:
     state: Mapping[str, Any]
     warning: str = ""
     forecast: tuple[str, ...] = ()
+    problems: tuple[str, ...] = ()
 
 
 def stage(
@@ -61,6 +63,7 @@ def stage(
         state,
         warning,
         lines,
+        tuple(str(problem) for problem in answer.get("problems") or ()),
     )
 
 
@@ -110,6 +113,19 @@ def send(host: Host, release: Release, *, check: bool = False) -> dict[str, Any]
 
 
 # ---------------------------------------------------------------- pure
+def refuse(staged: Iterable[Staged]) -> None:
+    """Raises OpsctlError with the problems of all hosts, before the first of them is touched."""
+    wrong = [one for one in staged if one.problems]
+    if wrong:
+        text = "; ".join(f"{o.service} on {o.host}: {', '.join(o.problems)}" for o in wrong)
+        raise OpsctlError(
+            f"nothing was touched: {text}",
+            host=wrong[0].host,
+            step="preflight",
+            hint="ansible-playbook deploy.yml prepares hosts; opsctl hosts shows them",
+        )
+
+
 def settled(
     new: Mapping[str, Any] | None, standing: Mapping[str, Any] | None, release: Release
 ) -> Mapping[str, Any] | None:

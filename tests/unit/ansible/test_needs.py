@@ -157,7 +157,7 @@ def test_staging_is_changed_only_if_a_service_is() -> None:
     assert not staged_result([staged(changed=False, diff="")])["changed"]
     before = found["services"]["kimi"]["before"]
     assert (before["state"], "processes" in before) == ("active", False)
-    warned = staged_result([staged(warning="too little memory; overridden: drill")])
+    warned = staged_result([staged(warning="too little memory; overridden: drill", problems=())])
     assert warned["warnings"] == ["kimi on h1: too little memory; overridden: drill"]
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from opsctl.onhost import bundle, ending, files, locks, preflight, swap, systemd, zero
+from opsctl.onhost import bundle, deadman, ending, files, locks, preflight, swap, systemd, zero
 from opsctl.onhost.deadman import decide
 from opsctl.onhost.follow import Quiet
 from opsctl.onhost.heart import Heart
@@ -313,3 +313,31 @@ def test_a_swap_that_nobody_will_finish_is_not_at_work(
         store.beat("r")
     state = UnitState(active="active" if up else "inactive")
     assert locks.working(store, state) is works
+
+
+def test_a_disk_that_cannot_be_written_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    outside, later = preflight.Outside(), tmp_path / "not" / "yet"
+    assert outside.unwritable(later) == []
+    monkeypatch.setattr(preflight, "LEAST_FREE", 1 << 60)
+    assert "are free on the disk of" in outside.unwritable(later)[0]
+    assert outside.unwritable(Path("/proc")) != []
+
+
+def test_a_full_disk_gives_up_the_reserve_for_what_must_be_written(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = store.run("r")
+    folder.mkdir(parents=True)
+    files.reserve(folder / ending.RESERVE, ending.RESERVED)
+    written = files.write_json
+
+    def full(path: Path, value: Any, mode: int = 0o644) -> None:
+        if (folder / ending.RESERVE).exists():
+            raise OSError(28, "No space left on device")
+        written(path, value, mode)
+
+    monkeypatch.setattr("opsctl.onhost.files.write_json", full)
+    deadman._count(store, "r", 1)
+    assert json.loads((folder / "resumed.json").read_text()) == {"times": 1}

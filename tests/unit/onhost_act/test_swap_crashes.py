@@ -172,8 +172,8 @@ class Time:
 
 
 class Outside:
-    def free(self, folder: Path) -> int:
-        return 1 << 30
+    def unwritable(self, folder: Path) -> list[str]:
+        return []
 
     def user_exists(self, name: str) -> bool:
         return True

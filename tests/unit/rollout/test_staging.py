@@ -10,7 +10,7 @@ import pytest
 
 from opsctl.errors import DoesNotFit, OpsctlError, SpecError
 from opsctl.remote.fake import Call, FakeHost
-from opsctl.rollout import stage
+from opsctl.rollout import refuse, stage
 from opsctl.spec.models import Service
 
 GIB = 1 << 30
@@ -183,3 +183,15 @@ def test_the_forecast_is_told_in_words() -> None:
     assert any("159,277 tokens" in line for line in told)
     assert any("44.77 GB a rank, × 8" in line for line in told)
     assert any(line.endswith("of host memory left: fits") for line in told)
+
+
+def test_what_would_keep_it_from_starting_is_told_of_all_hosts() -> None:
+    host = Machine()
+    answer = host.verbs["stage"]
+    gone = "/opt/sglang/0.5.9 is not there"
+    host.verbs["stage"] = lambda call: {**answer(call), "problems": [gone]}
+    staged = stage(host, "kimi", service(), check=True)
+    assert staged.problems == (gone,)
+    with pytest.raises(OpsctlError, match="nothing was touched: kimi on h1: .*is not there"):
+        refuse([stage(Machine(), "kimi", service()), staged])
+    refuse([stage(Machine(), "kimi", service())])
