@@ -25,6 +25,7 @@ def choose(
     services: Sequence[str] | None = None,
     *,
     bare: bool = False,
+    undescribed: bool = False,
     limit: Sequence[str] | None = None,
 ) -> Selected:
     """The hosts and services that a command means, by the cached address book."""
@@ -33,7 +34,11 @@ def choose(
     path = inventory.find(settings.inventory)
     book = inventory.book(path, cache=not settings.no_cache)
     return inventory.select(
-        book, services or (), settings.hosts if limit is None else limit, bare=bare
+        book,
+        services or (),
+        settings.hosts if limit is None else limit,
+        bare=bare,
+        undescribed=undescribed,
     )
 
 
@@ -74,12 +79,22 @@ class Fleet:
 
     def collect(self) -> dict[str, Any]:
         """What each host says about itself and the chosen services, health probed."""
-        from opsctl.remote.onhost import call
+        return self.each(lambda host: _collected(host, self.chosen.services_of(host.name)))
+
+    def collect_everything(self) -> dict[str, Any]:
+        """What each host says about itself and all that it has, described or not; what is
+        described and not there is "absent"."""
+        from opsctl.views.undescribed import marked
 
         def ask(host: Host) -> dict[str, Any]:
-            names = self.chosen.services_of(host.name)
-            wanted = [part for name in names for part in ("--service", name)]
-            return call(host, "collect", *wanted, "--probe", timeout=ANSWER)
+            described = self.chosen.services_of(host.name)
+            answer = _collected(host, ())
+            found = list(answer["services"])
+            there = {service["service"] for service in found}
+            if missing := [name for name in described if name not in there]:
+                found += _collected(host, missing)["services"]
+            found.sort(key=lambda service: str(service["service"]))
+            return marked(host.name, {**answer, "services": found}, described)
 
         return self.each(ask)
 
@@ -90,6 +105,14 @@ class Fleet:
 
     def reached(self) -> dict[str, Host]:
         return {n: host for n, host in self.hosts.items() if not isinstance(host, OpsctlError)}
+
+
+def _collected(host: Host, services: Sequence[str]) -> dict[str, Any]:
+    """The host's answer about these services; about all that stand there, if none is named."""
+    from opsctl.remote.onhost import call
+
+    wanted = [part for name in services for part in ("--service", name)]
+    return call(host, "collect", *wanted, "--probe", timeout=ANSWER)
 
 
 @contextmanager

@@ -14,7 +14,7 @@ def hosts(settings: Settings) -> None:
     """
     chosen = fleet.choose(settings, bare=True)
     with fleet.opened(chosen) as reached:
-        said = reached.collect()
+        said = reached.collect_everything()
     if settings.form is Output.text:
         from opsctl.views.hosts import table
 

@@ -10,14 +10,18 @@ from opsctl.cli import fleet
 from opsctl.cli.changing import agreed, watch_limit
 from opsctl.cli.console import data, talk
 from opsctl.cli.frame import Change, Output, Settings
-from opsctl.errors import OpsctlError, Refused
+from opsctl.errors import NothingSelected, OpsctlError, Refused
 from opsctl.views.plan import Step, pending
+from opsctl.views.undescribed import of_other_hands
 
 if TYPE_CHECKING:
+    from opsctl.inventory import Selected
     from opsctl.remote.host import Host
 
 # Draining takes the release's own time, and what is killed then dies slowly: freeing 350 GB.
 LONGEST = 900.0
+
+ETC = "/etc/opsctl"  # on the host: its releases (docs/architecture.md)
 
 
 def remove(
@@ -27,17 +31,19 @@ def remove(
 ) -> None:
     """Stop a service and delete it.
 
+    With --limit HOST also one that stands there and is not described (any more).
     Its unit and releases go, secrets too; its history is kept. Asks always; off a terminal it
     needs --yes. Model and engine stay where they are.
     """
     if change.detach:
         raise Refused("remove is watched to its end: there is nothing to detach from")
     limit = watch_limit(change) or LONGEST
-    chosen = fleet.choose(settings, services)
+    chosen = fleet.choose(settings, services, undescribed=True)
     with fleet.opened(chosen) as reached:
         said = reached.collect()
         fleet.raise_lost(said)
-        steps = [_step(name, s) for name, answer in said.items() for s in answer["services"]]
+        steps = _steps(said, _leftovers(reached, said))
+        _refuse_unknown(steps, chosen)
         if not agreed(steps, chosen, settings, change, always=True):
             return
         work: dict[str, list[str]] = {}
@@ -53,10 +59,55 @@ def remove(
     fleet.raise_lost(done)
 
 
-def _step(host: str, service: dict[str, Any]) -> Step:
-    if service["state"] == "absent":
-        return Step(host, service["service"], "", "is not there")
-    return Step(host, service["service"], "remove", f"is {service['state']}")
+def _leftovers(reached: fleet.Fleet, said: dict[str, Any]) -> dict[str, list[str]]:
+    """Services without a unit that have files of ours: their first deployment was refused after
+    a release had been written."""
+    absent = {
+        name: [s["service"] for s in answer["services"] if s["state"] == "absent"]
+        for name, answer in said.items()
+    }
+
+    def ask(host: Host) -> list[str]:
+        return [
+            name for name in absent[host.name] if host.run(["test", "-e", f"{ETC}/{name}"]).rc == 0
+        ]
+
+    found = reached.each(ask, among=[name for name, services in absent.items() if services])
+    fleet.raise_lost(found)
+    return {name: names for name, names in found.items() if isinstance(names, list)}
+
+
+def _steps(said: dict[str, Any], leftovers: dict[str, list[str]]) -> list[Step]:
+    """Raises Refused for a unit of other hands: the host would refuse it later."""
+    steps = []
+    for host, answer in said.items():
+        for service in answer["services"]:
+            name, state = service["service"], service["state"]
+            if name in leftovers.get(host, ()):
+                steps.append(Step(host, name, "remove", f"no unit, but files in {ETC}/{name}"))
+            elif state == "absent":
+                steps.append(Step(host, name, "", "is not there"))
+            elif of_other_hands(service):
+                raise Refused(
+                    f"{host}: {service['unit']} was not written by opsctl", hint="remove it by hand"
+                )
+            else:
+                steps.append(Step(host, name, "remove", f"is {state}"))
+    return steps
+
+
+def _refuse_unknown(steps: list[Step], chosen: Selected) -> None:
+    """Raises NothingSelected for a service that is neither described nor on any host: a typing
+    mistake must not look like a removal."""
+    described = {name for entry in chosen.hosts for name in entry.services}
+    there = described | {step.service for step in pending(steps)}
+    for step in steps:
+        if step.service not in there:
+            raise NothingSelected(
+                f"there is no service {step.service}: neither described for, nor on, "
+                f"{', '.join(chosen.names)}",
+                hint=f"opsctl status --limit {','.join(chosen.names)}",
+            )
 
 
 def _remove(host: Host, service: str, reason: str, timeout: float) -> dict[str, Any]:

@@ -39,25 +39,43 @@ def select(
     limit: Sequence[str] = (),
     *,
     bare: bool = False,
+    undescribed: bool = False,
 ) -> Selected:
     """`limit` names hosts or groups; `bare` also takes hosts that no service is described for.
+    `undescribed`: where every host is named, its services may be any; only the host can tell.
 
     Raises NothingSelected, which names what there is.
     """
     hosts = _limited(book, limit)
     known = sorted({s for entry in book.hosts.values() for s in entry.services})
+    anything = undescribed and bool(limit) and set(limit) <= set(book.hosts)
     for service in services:
-        if service not in known:
-            raise _unknown("service", service, known, book)
+        if service not in known and not (anything and _may_be_one(service)):
+            error = _unknown("service", service, known, book)
+            if undescribed:
+                error.hint = (
+                    "if it still stands on a host, name the host: "
+                    f"opsctl remove {service} --limit HOST"
+                )
+            raise error
     entries = []
     for entry in hosts:
-        wanted = tuple(s for s in entry.services if not services or s in services)
+        if anything and services:
+            wanted = tuple(dict.fromkeys(services))
+        else:
+            wanted = tuple(s for s in entry.services if not services or s in services)
         if wanted or (bare and not services):
             entries.append((entry, wanted))
     if not entries:
         raise _nothing(book, services, [h.name for h in hosts])
     named = {entry.name for entry, _ in entries} <= set(limit)
     return Selected(tuple(entries), fleet_wide=not named)
+
+
+def _may_be_one(service: str) -> bool:
+    from opsctl.spec.kinds import SERVICE_NAME  # not above: pydantic would slow every verb
+
+    return SERVICE_NAME.fullmatch(service) is not None
 
 
 def _limited(book: Book, limit: Sequence[str]) -> list[BookEntry]:

@@ -9,11 +9,14 @@ from typing import TYPE_CHECKING, Any
 from opsctl.errors import OpsctlError, Unreachable
 from opsctl.views.document import Said
 from opsctl.views.figures import NONE, brief, gib
+from opsctl.views.undescribed import verdict
 
 if TYPE_CHECKING:
     from rich.table import Table
 
 COLUMNS = ("HOST", "ADDRESS", "OS", "GPUS", "DRIVER", "MEMORY", "AVAILABLE", "SWAP", "SERVICES")
+
+_UNDESCRIBED = {"fail": ", not described", "inconclusive": ", not by opsctl"}
 
 
 def rows(said: Mapping[str, Said], addresses: Mapping[str, str]) -> list[tuple[str, ...]]:
@@ -39,7 +42,10 @@ def _row(name: str, address: str, answer: Said) -> tuple[str, ...]:
         return (name, address, f"{word}: {brief(answer.message)}", *[NONE] * 6)
     memory = answer.get("memory") or {}
     swap = memory.get("swap_used")
-    services = [f"{s['service']} ({s.get('state')})" for s in answer.get("services") or ()]
+    services = [
+        f"{s['service']} ({s.get('state')}{_UNDESCRIBED.get(verdict(s), '')})"
+        for s in answer.get("services") or ()
+    ]
     return (
         name,
         address,

@@ -10,6 +10,7 @@ from opsctl.errors import OpsctlError, Unreachable
 from opsctl.views.document import Said, expected_ranks, seen_ranks, start_ranks
 from opsctl.views.figures import NONE, brief, count, gb, gib, short, span
 from opsctl.views.locks import left_over
+from opsctl.views.undescribed import CHECK as DESCRIBED
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -127,7 +128,7 @@ def note(service: Mapping[str, Any]) -> str:
     said += [
         check["detail"]
         for check in service.get("checks") or ()
-        if check["id"] == "drift" and check["status"] == "fail"
+        if (check["id"] == "drift" and check["status"] == "fail") or check["id"] == DESCRIBED
     ]
     if restarts := service.get("restarts"):
         said.append(f"{restarts} restarts")

@@ -20,6 +20,16 @@ REFERENCE = json.loads(
 )
 
 
+ABSENT = {
+    "state": "absent",
+    "health": "unknown",
+    "release": {"running": None, "confirmed": None},
+    "manifest": None,
+    "start": {},
+    "checks": [],
+}
+
+
 def described(name, services=("kimi",), groups=("gpu",)):
     one = {"model": {"path": "/srv/m"}, "engine": {"version": "0.5.9"}, "flags": {"tp-size": 8}}
     return {
@@ -52,6 +62,28 @@ class Cli:
         return CliRunner(env={"NO_COLOR": "1", **(env or {})}).invoke(
             main.app, [str(a) for a in args], input=input, prog_name="opsctl"
         )
+
+    def has(self, name, **services):
+        """The host answers `collect` as a real one does: all it has, or what is asked for."""
+        answer = collected(name)
+        kimi = answer["services"][0]
+
+        def entry(service, **parts):
+            unit = f"sglang-{service}.service"
+            return copy.deepcopy({**kimi, "service": service, "unit": unit, **parts})
+
+        there = {service: entry(service, **parts) for service, parts in services.items()}
+
+        def collect(call):
+            wanted = [call.args[n + 1] for n, arg in enumerate(call.args) if arg == "--service"]
+            found = [there.get(s) or entry(s, **ABSENT) for s in wanted or there]
+            return {**answer, "services": copy.deepcopy(found)}
+
+        self.hosts[name].verbs["collect"] = collect
+
+    def describes(self, name, *services):
+        """In the inventory the host has these services."""
+        self.raw["hosts"][name] = described(name, services)
 
     def lose(self, name):
         def gone(call):

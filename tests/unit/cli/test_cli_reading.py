@@ -35,9 +35,10 @@ def test_status_is_one_line_a_service(cli):
         ["h1", "kimi", "active"],
         ["h2", "kimi", "active"],
     ]
-    assert cli.hosts["h1"].calls[0].args == ("--service", "kimi", "--probe")
-    assert len(cli.hosts["h1"].calls) == 1
+    assert [call.args for call in cli.hosts["h1"].calls] == [("--probe",)], "one round trip"
     assert cli.hosts["h1"].closed
+    cli("status", "kimi", "--limit", "h2")
+    assert cli.hosts["h2"].calls[-1].args == ("--service", "kimi", "--probe")
 
 
 def test_status_for_programs_keeps_the_interface(cli):
@@ -256,3 +257,8 @@ def test_logs_follow_says_when_a_host_is_lost(cli):
     assert done.exit_code == 4
     assert done.stdout.count("\n") == 1
     assert "connection lost" in done.stderr
+
+
+def test_verify_names_the_service_whose_logs_to_read(cli):
+    cli.hosts["h1"].verbs["verify"] = gates("fail")
+    assert "next: opsctl logs kimi\n" in cli("verify", "--limit", "h1").stderr
