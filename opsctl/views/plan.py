@@ -35,13 +35,30 @@ def drawing(steps: Sequence[Step]) -> RenderableType:
     from rich.text import Text
 
     parts: list[RenderableType] = []
+    diffs: dict[tuple[str, ...], str] = {}
+    forecasts: dict[tuple[str, ...], str] = {}
     for step in steps:
         style = "bold" if step.action else "dim"
         parts.append(Text(line(step), style))
-        parts += [Text(f"  {harmless(row)}", _style(row)) for row in step.diff]
-        if step.action:
-            parts += [Text(f"  forecast: {harmless(row)}", "cyan") for row in step.forecast]
+        if first := _told(diffs, step.diff, step.host):
+            parts.append(Text(f"  the same diff as on {first}", "dim"))
+        else:
+            parts += [Text(f"  {harmless(row)}", _style(row)) for row in step.diff]
+        forecast = step.forecast if step.action else ()
+        if first := _told(forecasts, forecast, step.host):
+            parts.append(Text(f"  forecast: the same as on {first}", "cyan"))
+        else:
+            parts += [Text(f"  forecast: {harmless(row)}", "cyan") for row in forecast]
     return Group(*parts)
+
+
+def _told(before: dict[tuple[str, ...], str], rows: tuple[str, ...], host: str) -> str:
+    """The host that these rows were shown for, "" if they are new: fifty hosts with one change
+    are read as one change."""
+    if not rows:
+        return ""
+    first = before.setdefault(rows, host)
+    return "" if first == host else first
 
 
 def line(step: Step) -> str:

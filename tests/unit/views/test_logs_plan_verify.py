@@ -141,3 +141,29 @@ def test_a_newer_host_may_tell_more_than_we_know():
     )
     assert facts.ready
     assert facts.ranks["TP0"].rank == "TP0"
+
+
+def test_what_is_the_same_on_many_hosts_is_shown_once():
+    diff, fits = ("--- a", "+x"), ("fits", "barely")
+    steps = [
+        Step("h1", "kimi", "swap", "start: new", diff, fits),
+        Step("h2", "kimi", "swap", "start: new", diff, fits),
+        Step("h3", "kimi", "swap", "start: new", ("--- a", "+y"), fits),
+        Step("h4", "kimi", "swap", "start: new"),
+    ]
+    assert plain(plan.drawing(steps)) == (
+        "h1 kimi: start: new\n"
+        "  --- a\n"
+        "  +x\n"
+        "  forecast: fits\n"
+        "  forecast: barely\n"
+        "h2 kimi: start: new\n"
+        "  the same diff as on h1\n"
+        "  forecast: the same as on h1\n"
+        "h3 kimi: start: new\n"
+        "  --- a\n"
+        "  +y\n"
+        "  forecast: the same as on h1\n"
+        "h4 kimi: start: new\n"
+    )
+    assert plan.document(steps)["steps"][1]["diff"] == list(diff)
