@@ -71,7 +71,7 @@ Outcome = Literal[
     "staged",  # files are there, nothing was restarted
     "confirmed",  # every gate passed
     "stopped",
-    "rolled_back",  # a gate failed; the confirmed release was restored and serves
+    "rolled_back",  # a gate failed, or power did; the confirmed release was restored and serves
     "failed",  # a gate failed, and nothing was restored
     "refused",  # the host or opsctl said no before anything was touched
     "unfit",  # the forecast says that the host would not survive it
@@ -174,7 +174,6 @@ class Results:
 
 _WORDS: Mapping[str, str] = {
     "failed": "failed, and nothing was restored",
-    "rolled_back": "a gate failed; the last confirmed release was restored and serves",
     "detached": "no longer watched; the host finishes or restores by itself",
     "interrupted": "interrupted before anything was touched",
     "lost": "lost from sight; the host finishes or restores by itself",
@@ -185,8 +184,15 @@ _WORDS: Mapping[str, str] = {
 }
 
 
+def restored(cause: str) -> str:
+    """What "rolled_back" means: no gate is to blame where the host lost its power."""
+    end = "the last confirmed release was restored and serves"
+    return end if cause.startswith("the host lost power") else f"a gate failed; {end}"
+
+
 def _sentence(result: Result, results: Sequence[Result]) -> str:
-    text = f"{result.service} on {result.host}: {_WORDS[result.outcome]}"
+    words = restored(result.cause) if result.outcome == "rolled_back" else _WORDS[result.outcome]
+    text = f"{result.service} on {result.host}: {words}"
     if result.cause:
         text += f": {result.cause}"
     left = [other.host for other in results if other.outcome == "skipped"]

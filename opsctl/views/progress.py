@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from opsctl.remote.sanitise import text as harmless
+from opsctl.rollout.model import restored
 from opsctl.rollout.steps import touched
 from opsctl.views import checks
 from opsctl.views.figures import short, span
@@ -103,7 +104,7 @@ def _note(before: Picture, event: Mapping[str, Any]) -> list[str]:
 def outcome(result: Mapping[str, Any]) -> str:
     words = {
         "confirmed": "confirmed",
-        "rolled_back": "a gate failed; the last confirmed release was restored and serves",
+        "rolled_back": restored(str(result.get("cause") or "")),
         "failed": "failed, and nothing was restored",
         "unchanged": "nothing to do",
     }

@@ -3,6 +3,7 @@
 import pytest
 
 from opsctl.cli.console import plain
+from opsctl.rollout.model import Result, Results
 from opsctl.views.progress import Picture, advance, drawing, outcome, summary, tell
 
 
@@ -155,3 +156,15 @@ def test_a_refusal_is_not_told_as_a_failure():
     }
     assert outcome(refused) == refused["cause"]
     assert outcome({**refused, "seconds": 3.0}).startswith("failed, and nothing was restored")
+
+
+@pytest.mark.parametrize(
+    ("cause", "blamed"),
+    [("ranks: TP3 missing", True), ("the host lost power or was restarted during the swap", False)],
+)
+def test_no_gate_is_blamed_for_a_power_cut(cause, blamed):
+    text = outcome({"outcome": "rolled_back", "cause": cause})
+    assert text.startswith("a gate failed; the last") is blamed
+    assert text.endswith(f"the last confirmed release was restored and serves: {cause}")
+    result = Result("h1", "kimi", "rolled_back", cause=cause)
+    assert ("a gate failed" in str(Results("r", "swap", (result,)).error())) is blamed
