@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from opsctl.errors import OpsctlError, Problem, SpecError
+from opsctl.inventory.mistakes import mistakes
 from opsctl.inventory.model import Book, BookEntry, HostEntry, Inventory
 from opsctl.paths import share
 
@@ -89,10 +90,12 @@ def _play(path: Path, limit: str | None, out: Path) -> None:
     if limit:
         command += ["--limit", limit]
     quiet = {"ANSIBLE_NOCOLOR": "1", "ANSIBLE_DEPRECATION_WARNINGS": "0", "ANSIBLE_LOG_PATH": ""}
+    # Whatever ansible.cfg is in force: of two equal keys the last would win without a word.
+    strict = {"ANSIBLE_DUPLICATE_YAML_DICT_KEY": "error"}
     try:
         done = subprocess.run(
             command,
-            env={**os.environ, **quiet, "OPSCTL_READ_OUT": str(out)},
+            env={**os.environ, **quiet, **strict, "OPSCTL_READ_OUT": str(out)},
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
@@ -107,6 +110,8 @@ def _play(path: Path, limit: str | None, out: Path) -> None:
         ) from None
     if done.returncode != 0:
         _refused(out)
+        if found := mistakes(path):
+            raise SpecError(found)
         said = (done.stdout + done.stderr).splitlines()
         raise OpsctlError(
             f"Ansible cannot read the inventory {path} (exit {done.returncode})",
