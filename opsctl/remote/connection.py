@@ -37,6 +37,9 @@ _KEY_KINDS = (
 )
 _MAX_TRIES = 6  # sshd's MaxAuthTries: more keys than this only end the connection
 
+# paramiko's words when the TCP connection stands, but nothing was negotiated within the limit.
+_NO_ANSWER = "No existing session"
+
 # Without a handler, paramiko's threads would write tracebacks to the operator's terminal.
 logging.getLogger("paramiko").addHandler(logging.NullHandler())
 
@@ -81,7 +84,7 @@ def _open(stop: Target, gateway: fabric.Connection | None, name: str) -> fabric.
             config=config,
             gateway=gateway,
             forward_agent=False,
-            connect_timeout=max(1, round(stop.connect_timeout)),
+            connect_timeout=_seconds(stop),
             connect_kwargs=connect,
         )
         # Fabric's own policy accepts any key.
@@ -92,6 +95,10 @@ def _open(stop: Target, gateway: fabric.Connection | None, name: str) -> fabric.
     except Exception as error:
         raise unreachable(error, stop, name, keys) from error
     return connection
+
+
+def _seconds(stop: Target) -> int:
+    return max(1, round(stop.connect_timeout))  # fabric takes whole seconds
 
 
 def _same(keys: Keys, **_: Any) -> Keys:
@@ -248,6 +255,11 @@ def unreachable(error: BaseException, stop: Target, name: str, keys: Keys | None
     elif isinstance(error, paramiko.ssh_exception.NoValidConnectionsError):
         causes = {str(getattr(e, "strerror", e) or e) for e in error.errors.values()}
         message = f"{where}: {', '.join(sorted(causes))}"
+    elif isinstance(error, paramiko.SSHException) and str(error) == _NO_ANSWER:
+        message = (
+            f"{where}: connected, but the host does not answer (frozen, or overloaded?) within "
+            f"{_seconds(stop)} s"
+        )
     elif isinstance(error, EOFError):
         message = f"{where} closed the connection before the login"
     else:
