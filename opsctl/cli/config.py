@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-import sys
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from opsctl.cli.console import data, show, talk
+from opsctl.cli.console import data, show, talk, write
 from opsctl.cli.frame import Output, Settings, framed
 from opsctl.errors import SpecError
 
@@ -66,7 +65,7 @@ def paths(settings: Settings) -> None:
     names = ("playbooks", "roles", "templates", "inventory", "tests/postdeploy")
     found = {name: str(share() / name) for name in names}
     if settings.form is Output.text:
-        sys.stdout.write("".join(f"{name:17} {path}\n" for name, path in found.items()))
+        write("".join(f"{name:17} {path}\n" for name, path in found.items()))
     else:
         data({"schema_version": 1, "paths": found}, settings.form)
 
@@ -94,7 +93,7 @@ def validate(settings: Settings) -> None:
         raise SpecError(problems)
     if settings.form is Output.text:
         count = sum(len(names) for _, names in chosen.entries)
-        sys.stdout.write(f"{count} services on {len(chosen.names)} hosts are right\n")
+        write(f"{count} services on {len(chosen.names)} hosts are right\n")
 
 
 def _read(settings: Settings, services: list[str] | None) -> tuple[dict[str, Any], Selected]:

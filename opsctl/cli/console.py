@@ -9,7 +9,7 @@ import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from opsctl.cli.frame import Output, Settings
+from opsctl.cli.frame import Output, Settings, unwritten
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
@@ -33,7 +33,7 @@ def show(renderable: RenderableType, settings: Settings) -> None:
     if sys.stdout.isatty():
         console(settings, error=False).print(renderable)
     else:
-        sys.stdout.write(plain(renderable))
+        write(plain(renderable))
 
 
 def explain(renderable: RenderableType, settings: Settings) -> None:
@@ -64,8 +64,18 @@ def console(settings: Settings, *, error: bool) -> Console:
 
 def data(document: Mapping[str, Any], form: Output, *, each: str = "") -> None:
     """A result for programs on stdout. `each` names the list whose entries are jsonl's lines."""
-    sys.stdout.write(serialized(document, form, each=each))
-    sys.stdout.flush()
+    write(serialized(document, form, each=each))
+
+
+def write(text: str) -> None:
+    """To stdout, at once. Raises OpsctlError (its disk is full), BrokenPipeError (no reader)."""
+    try:
+        sys.stdout.write(text)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise unwritten(error) from error
 
 
 def serialized(document: Mapping[str, Any], form: Output, *, each: str = "") -> str:

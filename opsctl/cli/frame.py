@@ -140,6 +140,11 @@ def merged(before: Settings, after: Settings) -> Settings:
 
 def ended(run: Callable[[], None], settings: Settings) -> int:
     """Run it; the exit code. Errors become talk on stderr, never a traceback without --debug."""
+    code = _ended(run, settings)
+    return code if _told() else code or 1
+
+
+def _ended(run: Callable[[], None], settings: Settings) -> int:
     try:
         run()
     except OpsctlError as error:
@@ -152,7 +157,7 @@ def ended(run: Callable[[], None], settings: Settings) -> int:
         return 130
     except BrokenPipeError:
         # The reader of our stdout (head, less) has gone: nothing is wrong, and nobody listens.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _hush()
         return 0
     except (typer.Exit, typer.Abort):
         raise
@@ -163,6 +168,34 @@ def ended(run: Callable[[], None], settings: Settings) -> int:
             _unexpected(error)
         return 1
     return 0
+
+
+def _told() -> bool:
+    """Whether stdout took all that was written; if not (its disk is full), stderr says so."""
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:
+        _hush()
+    except OSError as error:
+        _complain(unwritten(error))
+        return False
+    return True
+
+
+def unwritten(error: OSError) -> OpsctlError:
+    """For a stdout that takes no more; it names the file behind it where the system tells (Linux),
+    and takes nothing more from here on."""
+    try:
+        where = f"stdout ({Path(f'/proc/self/fd/{sys.stdout.fileno()}').readlink()})"
+    except OSError:
+        where = "stdout"
+    _hush()
+    return OpsctlError(f"cannot write the result to {where}: {error.strerror or error}")
+
+
+def _hush() -> None:
+    """What stdout still holds goes nowhere, or Python complains of it when it ends."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _expand(

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from enum import StrEnum
 from typing import Annotated
 
 import typer
 
-from opsctl.cli.console import talk
+from opsctl.cli.console import talk, write
 from opsctl.cli.frame import framed
 
 app = typer.Typer(
@@ -43,7 +42,7 @@ def up(
     """
     from opsctl import lab
 
-    sys.stdout.write(f"{lab.up(count, version)}\n")
+    write(f"{lab.up(count, version)}\n")
 
 
 @app.command()
@@ -61,7 +60,7 @@ def status() -> None:
     """Show each host in one line."""
     from opsctl import lab
 
-    sys.stdout.write(lab.status())
+    write(lab.status())
 
 
 @app.command(
@@ -93,8 +92,8 @@ def scenario(
     """Choose what a host's engine plays next."""
     from opsctl import lab
 
-    lab.scenario(host, name)
-    talk(f"{host} plays {name} from its next start on")
+    when = lab.scenario(host, name)
+    talk(f"{host} plays {name} from its next start on" + (f", when {when}" if when else ""))
 
 
 @app.command()

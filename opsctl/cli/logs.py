@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from functools import partial
@@ -12,7 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from opsctl.cli import fleet
-from opsctl.cli.console import serialized, talk
+from opsctl.cli.console import serialized, talk, write
 from opsctl.cli.frame import Output, Settings
 from opsctl.errors import OpsctlError, Refused
 
@@ -117,9 +116,8 @@ def _write(entry: Entry, settings: Settings, *, several: bool) -> None:
     from opsctl.views.logs import as_json, as_text
 
     if settings.form is Output.text:
-        sys.stdout.write(as_text(entry, several=several) + "\n")
+        write(as_text(entry, several=several) + "\n")
     elif settings.form is Output.yaml:
-        sys.stdout.write("---\n" + serialized(as_json(entry), Output.yaml))
+        write("---\n" + serialized(as_json(entry), Output.yaml))
     else:
-        sys.stdout.write(serialized(as_json(entry), Output.jsonl))
-    sys.stdout.flush()
+        write(serialized(as_json(entry), Output.jsonl))

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from opsctl.cli.console import data
+from opsctl.cli.console import write as write_out
 from opsctl.cli.frame import Output, Settings
+from opsctl.errors import OpsctlError
 
 
 def render(
@@ -42,9 +43,15 @@ def render(
         ]
         for name in chosen.names
     }
-    folders = write(releases, out)
+    try:
+        folders = write(releases, out)
+    except OSError as error:
+        raise OpsctlError(
+            f"cannot write {error.filename or out}: {error.strerror or error}",
+            hint="give another --out",
+        ) from error
     if settings.form is Output.text:
-        sys.stdout.writelines(f"{folder}\n" for folder in folders)
+        write_out("".join(f"{folder}\n" for folder in folders))
         return
     entries = [
         {"host": name, "service": one.service, "digest": one.digest, "files": sorted(one.files)}

@@ -44,7 +44,9 @@ def verify(
         data(document(said), settings.form, each="hosts")
     fleet.raise_lost(said)
     if failed := failures(said):
-        raise OpsctlError("\n".join(["a check failed", *failed]), hint="opsctl logs SERVICE")
+        lines = [f"{where}: {what}" for where, what in failed]
+        service = failed[0][0].split()[1]
+        raise OpsctlError("\n".join(["a check failed", *lines]), hint=f"opsctl logs {service}")
 
 
 def verified(host: Host, services: tuple[str, ...]) -> dict[str, Any]:
@@ -69,9 +71,10 @@ def _ours(service: dict[str, Any]) -> list[dict[str, Any]]:
     return [{"id": "release", "status": "fail", "detail": detail, "evidence": []}]
 
 
-def failures(said: dict[str, Any]) -> list[str]:
+def failures(said: dict[str, Any]) -> list[tuple[str, str]]:
+    """("HOST SERVICE", what failed there)"""
     return [
-        f"{name} {service['service']}: {check['id']}: {check['detail']}"
+        (f"{name} {service['service']}", f"{check['id']}: {check['detail']}")
         for name, answer in said.items()
         if not isinstance(answer, OpsctlError)
         for service in answer["services"]

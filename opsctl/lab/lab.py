@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 import sys
@@ -12,7 +13,7 @@ from pathlib import Path
 
 from opsctl.errors import OpsctlError
 from opsctl.lab import inventory, rehearse, shell
-from opsctl.rehearsal.scenario import packaged
+from opsctl.rehearsal.scenario import ScenarioError, packaged, read
 
 DRILLS = ("cut", "mend", "freeze", "thaw", "kill", "stop", "start")
 NAME = re.compile(r"h([1-9][0-9]?)")
@@ -53,8 +54,11 @@ def ssh(host: str, command: Sequence[str]) -> int:
     return subprocess.run(["ssh", "-F", str(_config()), *terminal, host, *command]).returncode
 
 
-def scenario(host: str, name: str) -> None:
-    """Make a host play another scenario from its next start on: a packaged one, or a file."""
+def scenario(host: str, name: str) -> str:
+    """Make a host play another scenario from its next start on: a packaged one, or a file.
+
+    Answers the flags that its fault waits for, "" if it waits for none. Raises OpsctlError.
+    """
     _known(host)
     known = packaged()
     path = known.get(name) or Path(name)
@@ -64,7 +68,13 @@ def scenario(host: str, name: str) -> None:
             f"no scenario {name!r}; there are: {', '.join(known)}",
             hint=f"did you mean {near[0]}?" if near else "or give the path of a file",
         )
+    try:
+        fault = read(path).fault
+    except ScenarioError as error:
+        raise OpsctlError(str(error)) from None
     rehearse.play(host, path.read_text())
+    when = fault.when if fault else {}
+    return ", ".join(f"{flag} = {json.dumps(value)}" for flag, value in when.items())
 
 
 def drill(verb: str, host: str, *options: str) -> None:

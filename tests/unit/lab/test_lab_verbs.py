@@ -112,3 +112,20 @@ def test_a_rehearsal_host_gets_no_engine_beforehand() -> None:
     assert "usr/bin/nvidia-smi" in names
     assert "etc/opsctl-rehearsal/scenario.toml" in names
     assert not [n for n in names if "sglang/" in n or "/engine/" in n]
+
+
+@pytest.mark.parametrize(
+    ("name", "when"), [("reference", ""), ("silent-rank", "hicache-ratio = 4.0")]
+)
+def test_a_scenario_says_when_its_fault_plays(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, name: str, when: str
+) -> None:
+    monkeypatch.setattr(rehearse, "play", lambda host, text: None)
+    assert lab.scenario("h1", name) == when
+
+
+def test_a_broken_scenario_file_is_not_sent(folder: Path) -> None:
+    broken = folder / "x.toml"
+    broken.write_text('name = "x"')
+    with pytest.raises(OpsctlError, match="the key 'engine' is missing"):
+        lab.scenario("h1", str(broken))
