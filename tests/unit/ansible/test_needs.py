@@ -147,7 +147,7 @@ def staged(**changes: Any) -> Any:
     release = SimpleNamespace(manifest={"service": "kimi"})
     base = {"service": "kimi", "host": "h1", "digest": "d1", "changed": True, "diff": "+ a"}
     base |= {"state": {"service": "kimi", "state": "active", "processes": [{"pid": 1}]}}
-    base |= {"verdict": "restart: x", "warning": "", "release": release}
+    base |= {"verdict": "restart: x", "warning": "", "problems": (), "release": release}
     return SimpleNamespace(**base | changes)
 
 
@@ -157,7 +157,7 @@ def test_staging_is_changed_only_if_a_service_is() -> None:
     assert not staged_result([staged(changed=False, diff="")])["changed"]
     before = found["services"]["kimi"]["before"]
     assert (before["state"], "processes" in before) == ("active", False)
-    warned = staged_result([staged(warning="too little memory; overridden: drill", problems=())])
+    warned = staged_result([staged(warning="too little memory; overridden: drill")])
     assert warned["warnings"] == ["kimi on h1: too little memory; overridden: drill"]
 
 
