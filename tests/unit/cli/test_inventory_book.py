@@ -292,6 +292,29 @@ def test_an_empty_selection_is_an_error(services, limit, words):
     assert words in caught.value.message
 
 
+@pytest.mark.parametrize(
+    ("services", "limit", "chosen"),
+    [
+        (("old",), ("bare",), {"bare": ("old",)}),
+        (("glm", "glm"), ("h2", "h1"), {"h1": ("glm",), "h2": ("glm",)}),  # not described on h2
+        (("glm",), ("gpu",), {"h1": ("glm",)}),  # no host was named: what is described
+        (("glm",), (), {"h1": ("glm",)}),
+        ((), ("h2",), {"h2": ("kimi",)}),
+    ],
+)
+def test_what_is_not_described_is_chosen_where_every_host_is_named(services, limit, chosen):
+    assert select(FLEET, services, limit, undescribed=True).by_host == chosen
+
+
+@pytest.mark.parametrize(
+    ("services", "limit"), [(("old",), ()), (("old",), ("gpu",)), (("-x/../y",), ("h1",))]
+)
+def test_what_is_not_described_is_not_chosen_elsewhere(services, limit):
+    with pytest.raises(NothingSelected, match="there is no service") as caught:
+        select(FLEET, services, limit, undescribed=True)
+    assert "--limit HOST" in str(caught.value.hint)
+
+
 def test_an_empty_inventory_is_an_empty_selection():
     with pytest.raises(NothingSelected, match="no host at all"):
         select(Book(Path("inv"), {}), bare=True)
