@@ -22,8 +22,8 @@ __all__ = [
     "Wanted",
     "look",
     "make",
+    "refuse",
     "resume",
     "run",
-    "refuse",
     "stage",
 ]
