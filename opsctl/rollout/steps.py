@@ -182,10 +182,18 @@ def result_of(action: Action, event: Event) -> Result:
         str(event["release"]) if event.get("release") else None,
         float(event.get("seconds") or 0.0),
         str(event.get("cause") or "").removeprefix(_REFUSED),
-        "" if outcome in ("confirmed", "unchanged") else f"opsctl logs {action.service}",
+        next_command(action, outcome),
         checks,
         tuple(str(line) for line in event.get("log") or ()),
     )
+
+
+def next_command(action: Action, outcome: Outcome) -> str:
+    """After a restore the start that failed is not the present one any more."""
+    if outcome in ("confirmed", "unchanged", "refused"):
+        return ""
+    which = " --all-starts" if outcome == "rolled_back" else ""
+    return f"opsctl logs {action.service} --host {action.host}{which}"
 
 
 def _detached(action: Action, order: Order, cause: str) -> Result:

@@ -103,7 +103,8 @@ def test_what_failed_ends_the_run_and_says_why(cli, outcome, code):
     assert "error: h1, kimi: kimi on h1:" in done.stderr
     assert "ranks: TP3 missing" in done.stderr
     assert "  │ RuntimeError: x" in done.stderr
-    assert "next: opsctl logs kimi" in done.stderr
+    earlier = " --all-starts" if outcome == "rolled_back" else "\n"
+    assert f"next: opsctl logs kimi --host h1{earlier}" in done.stderr
     assert "not touched: h2" in done.stderr
     assert "TP2 spoke" in done.stdout
 
