@@ -87,6 +87,12 @@ def boot(count: int) -> list[LabHost]:
     return [LabHost(n) for n in names]
 
 
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """No hosts stay behind: the demo, and the next run, find the machine as these tests did."""
+    if any(item.get_closest_marker("lab") for item in getattr(session, "items", ())):
+        _lab("down", check=False)
+
+
 @pytest.fixture(scope="module")
 def lab_hosts() -> Iterator[list[LabHost]]:
     """Two fresh hosts for the tests of one module."""
