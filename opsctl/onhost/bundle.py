@@ -58,11 +58,6 @@ def _own_archive() -> bytes:
     return Path(archive).read_bytes()
 
 
-def boot_command() -> str:
-    """The text for `python3 -I -c TEXT LENGTH VERB ARGS…`; stdin: LENGTH bytes, then the verb's."""
-    return _BOOT
-
-
 def boot_argv(length: int, *verb: str) -> List[str]:
     """The whole command line. -I, since root's working directory must not be a place of modules."""
     return ["python3", "-I", "-c", _BOOT, str(length), *verb]

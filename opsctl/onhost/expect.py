@@ -7,7 +7,7 @@ The engine prints GPU figures in GiB and host pools in decimal GB, and writes "G
 from __future__ import annotations
 
 import re
-from typing import Any, Dict, Mapping, Optional, Tuple
+from typing import Any, Mapping, Optional, Tuple
 
 GiB = 1 << 30
 GB = 10**9
@@ -76,13 +76,3 @@ def gb(value: float) -> str:
 def count(value: float) -> str:
     """ "159277" → "159,277"."""
     return f"{value:,.0f}"
-
-
-def memory_figures(meminfo: Mapping[str, int]) -> Dict[str, int]:
-    """Whole GiB as `free -h` shows them: used = total − available, each cut down."""
-    total, available = meminfo["total"], meminfo["available"]
-    return {
-        "used": (total - available) // GiB,
-        "total": total // GiB,
-        "available": available // GiB,
-    }

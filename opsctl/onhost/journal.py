@@ -27,7 +27,6 @@ RANK_KINDS = {
     "dist_begin", "dist_end", "weights_begin", "weights_end", "kv_dtype", "kv_bound", "kv",
     "kv_final", "pools_end", "graph_begin", "graph_end", "limits", "host_auto", "host_pool",
 }  # fmt: skip
-PHASES = ("start", "dist", "weights", "kv", "graphs", "draft", "hostpool", "ready")
 _PHASE = {
     "dist_begin": "dist", "dist_end": "dist", "weights_begin": "weights", "weights_end": "weights",
     "kv_bound": "kv", "kv": "kv", "kv_final": "kv", "pools_end": "kv",

@@ -61,9 +61,7 @@ TOOL = {
         },
     },
 }
-# Old and new names: the old ones only warn in 0.5.9 and 0.5.23, but will go.
-SERVER_INFO = ("/server_info", "/get_server_info")
-MODEL_INFO = ("/model_info", "/get_model_info")
+# New and old name: 0.5.23 knows the first alone.
 LOAD = ("/v1/loads", "/get_load")
 
 

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from opsctl.remote import onhost
 from opsctl.remote.host import Answer
-
-Verb = Callable[["Call"], Any]
-"""A verb: gives its document, or an iterator of documents for a stream, or raises."""
 
 
 @dataclass(frozen=True)

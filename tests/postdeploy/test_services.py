@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 
+from opsctl.onhost.hostfacts import parse_limits
+
 GATES = ("unit", "ranks", "health", "generation", "reasoning", "tools", "memory")
 LEAST_OPEN_FILES = 1048576
 
@@ -55,25 +57,20 @@ def test_limits_of_the_process(deployed: Any) -> None:
     """What the kernel enforces, not what the unit says."""
     pid = deployed.state["main_pid"]
     assert pid, f"{deployed.service} has no process"
-    limits = limits_of(deployed.machine.run("cat", f"/proc/{pid}/limits"))
+    said = parse_limits(deployed.machine.run("cat", f"/proc/{pid}/limits"))
+    soft = {name: limits[0] for name, limits in said.items()}  # None: unlimited
     if not may_raise_limits(deployed.machine.run("cat", "/proc/1/status")):
         pytest.skip("a container whose systemd may not raise limits (no CAP_SYS_RESOURCE)")
-    assert limits["Max locked memory"] == "unlimited"
-    assert limits["Max core file size"] == "0"
-    files = limits["Max open files"]
-    assert files == "unlimited" or int(files) >= LEAST_OPEN_FILES
+    assert soft["Max locked memory"] is None
+    assert soft["Max core file size"] == 0
+    files = soft["Max open files"]
+    assert files is None or files >= LEAST_OPEN_FILES
 
 
 def may_raise_limits(status: str) -> bool:
     """Bit 24 of the bounding set in /proc/1/status (CAP_SYS_RESOURCE, capability(7))."""
     bounds = next(line.split()[1] for line in status.splitlines() if line.startswith("CapBnd:"))
     return bool(int(bounds, 16) >> 24 & 1)
-
-
-def limits_of(text: str) -> dict[str, str]:
-    """/proc/PID/limits by name, the soft limit; columns stand at fixed places."""
-    rows = (line for line in text.splitlines()[1:] if line.strip())
-    return {row[:26].strip(): row[26:47].strip() for row in rows}
 
 
 def test_secrets_are_for_root_alone(deployed: Any) -> None:
