@@ -6,12 +6,11 @@ Imported lazily (see remote.connect): fabric and paramiko cost 0.2 s.
 from __future__ import annotations
 
 import secrets
-import select
 import shlex
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import paramiko
@@ -157,7 +156,10 @@ class SshHost:
             raise self._lost(_short(argv), error) from error
         finally:
             if channel is not None:
-                channel.close()
+                # On a connection that is lost there is nothing to close, and the error that is
+                # on its way to the caller says more than this one would.
+                with suppress(paramiko.SSHException, OSError, EOFError):
+                    channel.close()
             self._places.release()
 
     def _session(self, deadline: float) -> Any:
@@ -166,7 +168,7 @@ class SshHost:
         patience = min(deadline, time.monotonic() + 5)
         while True:
             try:
-                return transport.open_session(timeout=CHANNEL_TIMEOUT)
+                return _watched(transport.open_session(timeout=CHANNEL_TIMEOUT))
             except paramiko.ChannelException as error:
                 if time.monotonic() > patience:
                     raise Unreachable(
@@ -277,6 +279,28 @@ def _send(channel: Any, data: bytes, *, end: bool) -> None:
         return
 
 
+class _Arrival(threading.Event):
+    """Set when a channel has something to read or has ended; only `_wait` clears it.
+
+    The two buffers of a channel share it, and each would clear it when it alone is empty.
+    Not `channel.fileno()`: its pipe is closed with the channel while paramiko's own thread may be
+    writing to it, which then ends the whole connection, or writes into somebody else's file.
+    """
+
+    def clear(self) -> None:
+        return
+
+    def rearm(self) -> None:
+        super().clear()
+
+
+def _watched(channel: Any) -> Any:
+    channel.arrival = arrival = _Arrival()
+    channel.in_buffer.set_event(arrival)
+    channel.in_stderr_buffer.set_event(arrival)
+    return channel
+
+
 def _wait(channel: Any) -> bool:
     """Waits a moment for output. False: the command has ended and nothing more will come."""
     if channel.eof_received or channel.closed:
@@ -284,7 +308,9 @@ def _wait(channel: Any) -> bool:
             return bool(channel.recv_ready() or channel.recv_stderr_ready())
         channel.status_event.wait(_LOOK)
         return True
-    select.select([channel], [], [], _LOOK)
+    if not (channel.recv_ready() or channel.recv_stderr_ready()):  # the caller left something
+        channel.arrival.wait(_LOOK)
+    channel.arrival.rearm()  # before the caller reads: what comes from now on wakes the next wait
     return True
 
 

@@ -259,6 +259,17 @@ def test_output_is_bounded_and_harmless(lab_host: LabHost) -> None:
     assert gone(lab_host, "yes")
 
 
+def test_closing_in_the_midst_of_a_flood_leaves_the_connection_whole(lab_host: LabHost) -> None:
+    with opened(lab_host) as host:
+        assert host.run(["true"]).rc == 0
+        transport = host._transport()
+        for _ in range(60):
+            with pytest.raises(TooMuch):
+                list(host.stream(["cat", "/dev/zero"], idle=30))
+        assert host._transport() is transport
+        assert host.run(["echo", "still"]).out == "still\n"
+
+
 def test_silence_is_bounded(lab_host: LabHost) -> None:
     with opened(lab_host) as host:
         with pytest.raises(Silent, match=r"did not end within 0.5 s"):
