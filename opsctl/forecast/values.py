@@ -1,0 +1,221 @@
+"""The values that the pieces of the forecast hand to each other. Pure data.
+
+Bytes are whole numbers; GiB = 2^30, GB = 10^9. Everything is per rank unless said.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+COMPUTED, MEASURED, ESTIMATED = "computed", "measured", "estimated"
+
+
+class NoForecast(Exception):
+    """A figure cannot be told, and the text says why and what is missing, for people."""
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """A number with its band and where it comes from.
+
+    `least` and `most` None: not known on that side. `basis`: COMPUTED (follows from exact figures),
+    MEASURED (an earlier start logged it), ESTIMATED (the band must hold the truth).
+    """
+
+    value: int
+    least: int | None
+    most: int | None
+    basis: str
+    source: str
+
+
+# -- the model ------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Heads:
+    """KV heads of one MHA/GQA layer, before any split over ranks."""
+
+    count: int
+    head_dim: int
+    v_head_dim: int
+
+
+@dataclass(frozen=True, slots=True)
+class Latent:
+    """The latent row of one MLA layer, in elements; the same on every rank."""
+
+    rank: int  # kv_lora_rank
+    rope: int  # qk_rope_head_dim
+
+
+@dataclass(frozen=True, slots=True)
+class Indexer:
+    """DSA: the keys that choose what is attended to. `layers`: ids of layers that keep some."""
+
+    head_dim: int
+    layers: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """What one recurrent layer keeps of one request, before any split over ranks.
+
+    `temporal`: (heads, rows, columns) elements, heads are split. `conv`: ((channels, taps), …)
+    elements, channels are split. `kind`: "gdn", "kda", "mamba2" or "lightning".
+    """
+
+    kind: str
+    temporal: tuple[int, int, int]
+    conv: tuple[tuple[int, int], ...]
+    groups: int = 1  # mamba2: groups that the engine may have to repeat to split them
+
+
+@dataclass(frozen=True, slots=True)
+class Geometry:
+    """What config.json says of a model, as far as memory depends on it.
+
+    Ids of layers are those of the whole model; a pipeline stage owns a run of them.
+    """
+
+    architecture: str
+    layers: int
+    attention: Heads | Latent
+    full: tuple[int, ...]  # ids of layers with attention over everything
+    window: tuple[int, ...] = ()  # ids of layers with a sliding window or chunks
+    window_attention: Heads | None = None  # None: as `attention`
+    window_tokens: int | None = None  # tokens that the window or chunk spans
+    linear: tuple[int, ...] = ()  # ids of layers with recurrent state in place of KV
+    state: State | None = None
+    indexer: Indexer | None = None
+    element: int = 2  # bytes of an element under dtype "auto"
+    kv_fp8: bool | None = False  # the checkpoint asks for an FP8 KV cache; None: cannot be told
+    context: int | None = None  # tokens that the model itself allows
+    nextn: int = 0  # MTP layers that the checkpoint carries (num_nextn_predict_layers)
+    vision: tuple[int, int] | None = None  # (layers, hidden size) of a vision tower
+    multimodal: bool = False
+    # sizes that weights and tables follow from
+    hidden: int = 0
+    q_heads: int = 0
+    vocabulary: int = 0
+
+
+# -- the host -------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Hardware:
+    """The GPUs of this service. `total`: least memory of a card as nvidia-smi shows it, bytes."""
+
+    count: int = 0
+    cards: tuple[str, ...] = ()  # names as nvidia-smi shows them
+    total: int | None = None
+    capability: tuple[int, int] | None = None  # CUDA compute capability, None: not known
+    vendor: str = "nvidia"  # or "amd", "cpu"
+
+
+@dataclass(frozen=True, slots=True)
+class HostMemory:
+    """`available`: MemAvailable as it were with this service stopped. All of the whole host."""
+
+    total: int
+    available: int
+    cgroup_headroom: int | None = None  # limit less what is used, without page cache
+    hugepages: int = 0  # reserved huge pages, bytes: never part of `available`
+    swap_total: int = 0
+    swap_used: int = 0
+    nodes: tuple[int, ...] = ()  # memory that each NUMA node has free or reclaimable
+    others: tuple[tuple[str, int], ...] = ()  # (service, bytes) that other services will still take
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """What an earlier start of this model on this kind of host logged; None: not known.
+
+    `tokens` only if that start had the same gpu_key. The rest holds for any start of the same
+    model, version and parallelism. Least over the ranks for free memory, most for weights.
+    """
+
+    tokens: int | None = None
+    free_before: int | None = None
+    free_after: int | None = None
+    weights: int | None = None
+    draft_weights: int | None = None
+    process: int | None = None  # resident memory of one rank beside its pools
+    exact: bool = False  # figures are bytes, not log lines with two decimals
+    seconds: Mapping[str, float] = field(default_factory=dict)  # by phase of the start
+    source: str = ""
+
+
+# -- what comes out -------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class DevicePool:
+    """One pool in GPU memory. `name`: kv, swa, indexer, mamba, draft, …
+
+    `rows` is what the engine logs as #tokens (slots for recurrent state); `bytes_per_row` is what
+    is really allocated for one, which on some versions is more than what was charged for it.
+    """
+
+    name: str
+    rows: Figure
+    bytes_per_row: int
+    bytes: Figure
+
+
+@dataclass(frozen=True, slots=True)
+class Device:
+    """GPU memory of one rank of one pipeline stage.
+
+    `charged`: bytes per token that the engine divides by; `cell`: bytes that a token of the main
+    pool(s) really takes; they differ where the draft is counted in, or is not.
+    """
+
+    tokens: Figure | None  # max_total_num_tokens
+    charged: int
+    cell: int
+    page: int
+    fraction: float | None
+    reserve: Figure | None  # (1 − fraction) × free before the weights, bytes
+    rest: Figure | None  # what is left for pools, bytes
+    pools: tuple[DevicePool, ...]
+    max_running: int | None  # requests at once
+    steps: tuple[str, ...] = ()  # the derivation, one thought a line; only if asked for
+
+
+@dataclass(frozen=True, slots=True)
+class HostPool:
+    """One pool in host memory, per rank. `tokens` None: not known before the first start.
+
+    `pinned`: bytes that it really takes (a power of two up to 0.5.3).
+    """
+
+    name: str
+    bytes_per_token: int
+    page: int
+    ratio: float | None
+    size: float | None  # GB
+    tokens: int | None
+    bytes: int | None
+    pinned: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """Everything that a forecast depends on. `flags` are typed values by canonical long name."""
+
+    version: str
+    flags: Mapping[str, Any]
+    env: Mapping[str, str]
+    ranks: tuple[str, ...]
+    shape: Geometry
+    draft: Geometry | None
+    hardware: Hardware
+    memory: HostMemory | None
+    measured: Measured
+    weights: Figure | None  # of the target, by tensor shapes and sharding
+    draft_weights: Figure | None
+    min_available: int
