@@ -21,6 +21,11 @@ def mistakes(path: Path) -> list[Problem]:
     return [problem for file in _files(path) for problem in _of(file)]
 
 
+def in_file(file: Path, text: str) -> list[Problem]:
+    """The same for one file's text, with or without Ansible."""
+    return list(_in_text(file, text))
+
+
 def _files(path: Path) -> list[Path]:
     roots = [path] if path.is_dir() else [path.parent / "group_vars", path.parent / "host_vars"]
     found = {file for root in roots for file in root.rglob("*") if file.suffix in SUFFIXES}
@@ -31,12 +36,20 @@ def _files(path: Path) -> list[Path]:
 
 def _of(file: Path) -> Iterator[Problem]:
     try:
-        root = yaml.compose(file.read_text(encoding="utf-8"), Loader=yaml.SafeLoader)
+        text = file.read_text(encoding="utf-8")
+    except (OSError, ValueError):
+        return  # Ansible's own words have to do
+    yield from _in_text(file, text)
+
+
+def _in_text(file: Path, text: str) -> Iterator[Problem]:
+    try:
+        root = yaml.compose(text, Loader=yaml.SafeLoader)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark
         place = f"{file}:{mark.line + 1}" if mark else str(file)
         yield Problem(f"this is not YAML: {error.problem}", file=place)
-    except (OSError, ValueError, yaml.YAMLError):
+    except (ValueError, yaml.YAMLError):
         return  # Ansible's own words have to do
     else:
         if root is not None:

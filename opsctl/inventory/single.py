@@ -1,0 +1,155 @@
+"""One service's description from a file of its own: no host, no Ansible.
+
+The file is one entry of `sglang_services` (bare, or under its name), or a whole document with
+`sglang_services` and perhaps `sglang_overrides`, such as a file of group_vars. YAML or JSON.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from opsctl.errors import NothingSelected, OpsctlError, Problem, SpecError
+from opsctl.inventory.mistakes import in_file
+from opsctl.spec.kinds import SERVICE_NAME
+from opsctl.spec.merge import merge
+
+# A bare entry has no name of its own: its file's, if that can name a service, else this.
+UNNAMED = "service"
+LARGEST = 4 << 20  # bytes; a description has some thousand
+
+
+class Encrypted(str):
+    """Stands for a value that only Ansible can decrypt."""
+
+    __slots__ = ()
+
+
+class _Loader(yaml.SafeLoader):
+    pass
+
+
+def _encrypted(loader: yaml.SafeLoader, node: yaml.Node) -> Encrypted:
+    return Encrypted("(encrypted)")
+
+
+_Loader.add_constructor("!vault", _encrypted)
+_Loader.add_constructor("!vault-encrypted", _encrypted)
+_Loader.add_constructor("!unsafe", lambda loader, node: loader.construct_scalar(node))
+
+
+@dataclass(frozen=True)
+class Written:
+    """A service as it is written: nothing checked yet. `entry` is what stands in
+    `sglang_services`, with what `sglang_overrides` of the same file changes."""
+
+    name: str
+    entry: dict[str, Any]
+    file: Path
+
+
+def single(path: Path, name: str | None = None) -> Written:
+    """The service of this file; `name` says which, where it has several.
+
+    Raises OpsctlError (no such file), SpecError (no YAML, no description), NothingSelected.
+    """
+    document = _document(path)
+    services, overrides = _services(document, path)
+    if name is None and len(services) > 1:
+        raise NothingSelected(
+            f"{path} has {len(services)} services: {', '.join(sorted(map(str, services)))}",
+            hint=f"opsctl forecast {path} --service {next(iter(services))}",
+        )
+    chosen = name if name is not None else next(iter(services))
+    if chosen not in services:
+        raise NothingSelected(
+            f"{path} has no service {chosen}; it has {', '.join(sorted(map(str, services)))}",
+            hint=f"opsctl forecast {path} --service {next(iter(services))}",
+        )
+    entry = services[chosen]
+    if not isinstance(entry, Mapping):
+        raise SpecError([Problem("must be a mapping", file=str(path), service=str(chosen))])
+    change = overrides.get(chosen)
+    merged = merge(entry, change) if isinstance(change, Mapping) else dict(entry)
+    return Written(str(chosen), merged, path)
+
+
+def unresolved(written: Written) -> list[Problem]:
+    """Values that only Ansible can tell: templates and what is encrypted. Secrets may be either:
+    no forecast depends on them."""
+    return [
+        Problem(
+            "is encrypted" if isinstance(value, Encrypted) else "is a template",
+            file=str(written.file),
+            service=written.name,
+            key=key,
+            hint=f"only Ansible can tell it: say it with --set {key.removeprefix('flags.')}=VALUE, "
+            "or ask with the inventory's service name and --limit HOST",
+        )
+        for key, value in _texts({k: v for k, v in written.entry.items() if k != "secrets"}, "")
+        if isinstance(value, Encrypted) or "{{" in value or "{%" in value
+    ]
+
+
+def _texts(value: Any, key: str) -> Iterator[tuple[str, str]]:
+    if isinstance(value, Mapping):
+        for name, part in value.items():
+            yield from _texts(part, f"{key}.{name}".lstrip("."))
+    elif isinstance(value, list):
+        for n, part in enumerate(value):
+            yield from _texts(part, f"{key}.{n}")
+    elif isinstance(value, str):
+        yield key, value
+
+
+def _document(path: Path) -> Any:
+    try:
+        if path.stat().st_size > LARGEST:
+            raise OpsctlError(f"{path} is larger than any description: {LARGEST >> 20} MiB")
+        text = path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        raise OpsctlError(
+            f"there is no file {path}",
+            hint="give a file with one entry of sglang_services, or a service of the inventory",
+        ) from None
+    except UnicodeDecodeError:
+        raise OpsctlError(f"{path} is not UTF-8 text") from None
+    except OSError as error:
+        raise OpsctlError(f"cannot read {path}: {error.strerror or error}") from error
+    if found := in_file(path, text):
+        raise SpecError(found)
+    try:
+        return yaml.load(text, Loader=_Loader)
+    except (yaml.YAMLError, ValueError) as error:
+        raise SpecError([Problem(f"this is not YAML: {error}", file=str(path))]) from None
+
+
+def _services(document: Any, path: Path) -> tuple[dict[str, Any], Mapping[str, Any]]:
+    """({name: entry}, overrides by name)"""
+    if isinstance(document, Mapping):
+        services = document.get("sglang_services")
+        if isinstance(services, Mapping) and services:
+            overrides = document.get("sglang_overrides")
+            return dict(services), overrides if isinstance(overrides, Mapping) else {}
+        if "model" in document or "engine" in document:
+            return {path.stem if SERVICE_NAME.fullmatch(path.stem) else UNNAMED: document}, {}
+        if document and all(_like_entry(part) for part in document.values()):
+            return dict(document), {}
+    raise SpecError(
+        [
+            Problem(
+                "holds no description of a service",
+                file=str(path),
+                allowed="one entry of sglang_services: a mapping with model, engine and flags",
+                hint="docs/reference/description.md has the keys",
+            )
+        ]
+    )
+
+
+def _like_entry(part: Any) -> bool:
+    return isinstance(part, Mapping) and ("model" in part or "engine" in part)
