@@ -1,0 +1,79 @@
+"""What a condition may ask about. Every fact but the version may be missing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+# group → fact → what it is. A condition that names any other is refused when the data is read.
+KNOWN: dict[str, dict[str, str]] = {
+    "model": {
+        "architecture": "the first of `architectures` in config.json",
+        "family": "short name of the family, such as kimi-k2.5",
+        "kind": "list: mla, dsa, mha, swa, linear, moe, vision",
+        "quant": "weights: fp8, int4, nvfp4, mxfp4, awq, gptq, … or none",
+        "nextn": "MTP layers that the checkpoint carries",
+        "context": "longest context of the model, tokens",
+        "draft": "whether a draft model of its own is given",
+    },
+    "hardware": {
+        "vendor": "nvidia, amd or cpu",
+        "card": "list of the names of the cards",
+        "count": "cards of this service",
+        "capability": "CUDA compute capability as a number: 9.0, 10.3, 12.0",
+        "memory": "GiB of the smallest card",
+        "mixed": "whether the cards differ",
+        "taken": "GiB of GPU memory, at most on one card, that others hold while we do not run",
+    },
+    "ranks": {
+        "host": "ranks on this host",
+        "tp": "tensor parallel size",
+        "pp": "pipeline stages",
+        "dp": "data parallel size",
+        "nodes": "hosts of one replica",
+    },
+    "host": {
+        "ram": "GiB of RAM",
+        "available": "GiB available with this service stopped",
+        "swap_total": "GiB of swap",
+        "swap_used": "GiB of swap in use",
+        "hugepages": "GiB reserved as huge pages",
+        "cgroup_limit": "GiB that a cgroup above the service allows; 0: no limit",
+        "container": "whether the engine runs in a container",
+        "numa": "NUMA nodes",
+        "driver": "version of the GPU driver as a number: 570.17",
+        "services": "engine services on this host",
+        "kill_mode": "KillMode of the unit",
+        "memlock": "LimitMEMLOCK of the unit, bytes; -1: infinity",
+        "nofile": "LimitNOFILE of the unit",
+        "swappable": "whether the service's rules allow swap to be in use",
+    },
+    "forecast": {
+        "default_fraction": "mem-fraction-static that the engine would choose",
+        "rest": "GiB that are left for the KV cache of a rank; below 0: it cannot start",
+        "tokens": "tokens of the KV cache of a rank",
+        "context": "context length that the engine will serve, tokens",
+        "device_pool": "GiB of the KV cache of a rank",
+        "host_pool": "GB of all host pools of a rank",
+        "host_share": "host pools of all ranks as a share of the RAM that is available",
+        "host_ratio": "tokens of the host pool over tokens of the device pool",
+        "gpu_left": "GiB of a GPU outside of weights and pools",
+        "verdict": "fits, tight, does not fit or unknown",
+    },
+}
+GROUPS = ("flags", "env", *KNOWN)
+
+
+@dataclass(frozen=True)
+class Facts:
+    """One service on one host. `flags`: typed values by canonical long name, as written."""
+
+    version: str
+    flags: Mapping[str, Any] = field(default_factory=dict)
+    env: Mapping[str, str] = field(default_factory=dict)
+    model: Mapping[str, Any] = field(default_factory=dict)
+    hardware: Mapping[str, Any] = field(default_factory=dict)
+    ranks: Mapping[str, Any] = field(default_factory=dict)
+    host: Mapping[str, Any] = field(default_factory=dict)
+    forecast: Mapping[str, Any] = field(default_factory=dict)
