@@ -184,13 +184,16 @@ class Device:
     pools: tuple[DevicePool, ...]
     max_running: int | None  # requests at once
     steps: tuple[str, ...] = ()  # the derivation, one thought a line; only if asked for
+    stage: int = 0  # the pipeline stage that this is
 
 
 @dataclass(frozen=True, slots=True)
 class HostPool:
     """One pool in host memory, per rank. `tokens` None: not known before the first start.
 
-    `pinned`: bytes that it really takes (a power of two up to 0.5.3).
+    `bytes` is what the engine logs; `pinned` what it really takes (a power of two up to
+    0.5.4.post1). `least` and `most` bound `pinned`. `of`: the device pool that `ratio` multiplies;
+    `like`: the host pool whose tokens this one takes. `auto`: the engine chooses the ratio.
     """
 
     name: str
@@ -201,6 +204,12 @@ class HostPool:
     tokens: int | None
     bytes: int | None
     pinned: int | None
+    least: int | None = None
+    most: int | None = None
+    of: str = "kv"
+    like: str = ""
+    auto: bool = False
+    refused: str = ""  # why the engine refuses this pool by itself; "" if it does not
 
 
 @dataclass(frozen=True, slots=True)
