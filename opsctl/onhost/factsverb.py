@@ -1,57 +1,85 @@
-"""What staging needs to know of a host, in one look: the model's files, memory, GPUs, earlier
-starts, and what stands there now."""
+"""What a forecast needs to know of a host, in one look: the model's files, memory, GPUs, earlier
+starts, what stands there now, and who else will take memory."""
 
 from __future__ import annotations
 
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, Dict, List, Optional
+from typing import Any, Dict, List, Optional, Tuple
 
-from opsctl.onhost import collect, hostfacts
+from opsctl.onhost import (
+    cgroups,
+    collect,
+    gpufacts,
+    hostfacts,
+    kernelcache,
+    modelfiles,
+    neighbours,
+    numa,
+)
 from opsctl.onhost.store import Places, Store
-from opsctl.onhost.systemd import Systemd
+from opsctl.onhost.systemd import Systemd, UnitState
 
-TEXTS = ("config.json", "hf_quant_config.json", "generation_config.json")
-LARGEST = 1 << 20  # bytes of one such text
-MOST_FILES = 2000
 MOST_STARTS = 20
 
 
 def facts(
     places: Places, systemd: Systemd, model: str, draft: Optional[str], service: str
 ) -> Dict[str, Any]:
-    """{"model", "draft", "memory", "gpus", "starts", "running", "service_memory", "standing"}; in
-    bytes. `standing`: the service's entry of `collect`."""
+    """The document of docs/architecture.md; sizes in bytes. `standing`: the service's entry of
+    `collect`. The slow looks run at once."""
     store = Store(service, places)
-    state, guard = collect.states(systemd, [service])[0]
-    standing = collect.entry(places, state, guard)
+    with ThreadPoolExecutor(4) as pool:
+        cards = pool.submit(gpufacts.report)
+        model_folder = pool.submit(modelfiles.folder, Path(model), places.root)
+        draft_folder = pool.submit(modelfiles.folder, Path(draft), places.root) if draft else None
+        (state, guard), others = _states(places, systemd, service)
+        standing = collect.entry(places, state, guard)
+        starts = store.starts()[:MOST_STARTS]
+        groups = {unit.name: hostfacts.cgroup_pids(unit.cgroup) for unit in [state, *others]}
+        found = {
+            "schema_version": 1,
+            "time": time.time(),
+            "memory": hostfacts.meminfo(),
+            "nodes": numa.nodes(),
+            "hugepages": numa.hugepages(),
+            "starts": starts,
+            "running": standing["start"] if state.active == "active" else None,
+            "service_memory": held(state.cgroup),
+            "cgroups": cgroups.of(state.properties, state.name),
+            "kernels": kernelcache.of(f"/var/cache/opsctl/{service}", starts),
+            "others": _others(places, others),
+            "standing": standing,
+        }
+        gpus, processes = cards.result()
+        found["model"] = model_folder.result()
+        found["draft"] = draft_folder.result() if draft_folder else None
+    owner = {pid: _service(name) for name, pids in groups.items() for pid in pids}
     return {
-        "schema_version": 1,
-        "time": time.time(),
-        "model": folder(Path(model)),
-        "draft": folder(Path(draft)) if draft else None,
-        "memory": hostfacts.meminfo(),
-        "gpus": hostfacts.gpus(),
-        "starts": store.starts()[:MOST_STARTS],
-        "running": standing["start"] if state.active == "active" else None,
-        "service_memory": held(state.cgroup),
-        "standing": standing,
+        **found,
+        "gpus": gpus,
+        "gpu_strangers": gpufacts.strangers(processes, owner, service),
     }
 
 
-def folder(path: Path) -> Dict[str, Any]:
-    """{"path", "exists", "texts": {name: text}, "files": [{"name", "bytes"}]} of a model."""
-    found: List[Dict[str, Any]] = []
-    if path.is_dir():
-        for entry in sorted(path.iterdir()):
-            if entry.is_file() and len(found) < MOST_FILES:
-                found.append({"name": entry.name, "bytes": entry.stat().st_size})
-    texts = {}
-    for name in TEXTS:
-        file = path / name
-        if file.is_file() and file.stat().st_size <= LARGEST:
-            texts[name] = file.read_text(encoding="utf-8", errors="replace")
-    return {"path": str(path), "exists": path.is_dir(), "texts": texts, "files": found}
+def _states(
+    places: Places, systemd: Systemd, service: str
+) -> Tuple[Tuple[UnitState, UnitState], List[UnitState]]:
+    """The service's unit and guard, and the other services' units, in one call."""
+    names = sorted({service, *collect.known(places)})
+    pairs = {unit.name: (unit, guard) for unit, guard in collect.states(systemd, names)}
+    mine = pairs.pop(f"sglang-{service}.service")
+    return mine, [unit for unit, _ in pairs.values()]
+
+
+def _others(places: Places, others: List[UnitState]) -> List[Dict[str, Any]]:
+    told = (neighbours.of(places, unit, held(unit.cgroup)["bytes"]) for unit in others)
+    return [entry for entry in told if entry is not None]
+
+
+def _service(unit: str) -> str:
+    return unit[len("sglang-") : -len(".service")]
 
 
 def held(control_group: str) -> Dict[str, Any]:

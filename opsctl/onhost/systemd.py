@@ -17,7 +17,8 @@ _SECONDS = {
 PROPERTIES = (
     "Id", "LoadState", "ActiveState", "SubState", "Result", "MainPID", "InvocationID",
     "NRestarts", "Job", "ControlGroup", "FragmentPath", "DropInPaths", "NeedDaemonReload",
-    "UnitFileState", "TimeoutStopUSec", "ActiveEnterTimestampMonotonic",
+    "UnitFileState", "TimeoutStopUSec", "ActiveEnterTimestampMonotonic", "Slice", "MemoryMax",
+    "MemoryHigh",
 )  # fmt: skip
 
 

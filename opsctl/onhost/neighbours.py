@@ -1,0 +1,40 @@
+"""Memory that the other services of this host will still take: promised, and not yet held."""
+
+from __future__ import annotations
+
+from typing import Any, Dict, Mapping, Optional
+
+from opsctl.onhost.store import Places, Refused, Store
+from opsctl.onhost.systemd import UnitState
+
+
+def of(places: Places, state: UnitState, held: int) -> Optional[Dict[str, Any]]:
+    """{"service", "state", "enabled", "standing", "expected", "ranks", "held"}; None for a unit of
+    other hands. `expected`: bytes of all pools that its release was forecast to take, None if that
+    is not known; `standing`: its unit is in place.
+
+    The release is the one that stands in place, else the newest that is staged: of two services
+    that are deployed together for the first time, the second must know of the first.
+    """
+    name = state.name[len("sglang-") : -len(".service")]
+    try:
+        store = Store(name, places)
+    except Refused:
+        return None
+    standing = store.standing()
+    digest = standing or next(iter(store.staged()), "")
+    if digest == "foreign":
+        return None
+    manifest = store.manifest(digest) if digest else None
+    if not manifest or not manifest.get("ranks"):
+        return None
+    expect: Mapping[str, Any] = manifest.get("expect") or {}
+    return {
+        "service": name,
+        "state": state.active,
+        "enabled": state.properties.get("UnitFileState", ""),
+        "standing": bool(standing),
+        "expected": expect.get("host_total"),
+        "ranks": len(manifest["ranks"]),
+        "held": held,
+    }

@@ -1,0 +1,121 @@
+"""Where a folder lies: file system, block device, and whether that turns, is NVMe or far away."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+from typing import Any, Dict, List, Optional, Tuple
+
+from opsctl.onhost.hostfacts import read
+
+NETWORK = {
+    "nfs", "nfs4", "cifs", "smb3", "ceph", "lustre", "glusterfs", "beegfs", "gpfs", "wekafs", "9p",
+    "virtiofs", "afs", "orangefs", "pvfs2",
+}  # fmt: skip
+MEMORY = {"tmpfs", "ramfs", "hugetlbfs"}
+
+
+def of(path: Path) -> Dict[str, Any]:
+    """{"filesystem", "source", "device", "kind", "members"} of an existing folder.
+
+    `kind`: nvme, ssd, rotational, virtual, network, memory or unknown. A virtual machine's disk
+    says that it turns whatever it is, so it is called virtual.
+    """
+    filesystem, source = mount_of(read("/proc/self/mountinfo"), os.path.realpath(str(path)))
+    names = devices(_number(path), source)
+    return {
+        "filesystem": filesystem,
+        "source": source,
+        "device": names[0] if names else "",
+        "members": names[1:],
+        "kind": kind(filesystem, names),
+    }
+
+
+def mount_of(mountinfo: str, path: str) -> Tuple[str, str]:
+    """File system type and source of the mount that holds `path`, from /proc/self/mountinfo.
+    Of two mounts on one place, the later one is seen."""
+    best, found = -1, ("", "")
+    for line in mountinfo.splitlines():
+        head, dash, tail = line.partition(" - ")
+        fields, last = head.split(" "), tail.split(" ")
+        if not dash or len(fields) < 5 or len(last) < 2:
+            continue
+        place = _unescaped(fields[4])
+        inside = path == place or path.startswith(place.rstrip("/") + "/")
+        if inside and len(place) >= best:
+            best, found = len(place), (last[0], _unescaped(last[1]))
+    return found
+
+
+def kind(filesystem: str, names: List[str], sys: str = "/sys") -> str:
+    """`names`: the device and what it is made of, as in /sys/class/block."""
+    if filesystem in NETWORK or filesystem.startswith("fuse."):
+        return "network"
+    if filesystem in MEMORY:
+        return "memory"
+    kinds = {_of_disk(name, sys) for name in names[1:] or names}
+    for slowest in ("network", "rotational", "virtual", "ssd", "nvme"):
+        if slowest in kinds:
+            return slowest
+    return "unknown"
+
+
+def _of_disk(name: str, sys: str) -> str:
+    if name.startswith("nvme"):
+        controller = re.match(r"nvme\d+", name)
+        transport = read(f"{sys}/class/nvme/{controller[0] if controller else name}/transport")
+        return "network" if transport.strip() in ("tcp", "rdma", "fc") else "nvme"
+    if name.startswith(("vd", "xvd")):
+        return "virtual"
+    if name.startswith(("rbd", "nbd")):
+        return "network"
+    turns = read(f"{sys}/class/block/{name}/queue/rotational").strip()
+    return {"0": "ssd", "1": "rotational"}.get(turns, "unknown")
+
+
+def devices(number: Optional[Tuple[int, int]], source: str, sys: str = "/sys") -> List[str]:
+    """The whole disk that holds the file system, first; then, of a volume or an array, its disks.
+
+    Some file systems (btrfs, zfs, overlay) have a device number of their own: then by source.
+    """
+    name = ""
+    if number is not None:
+        link = f"{sys}/dev/block/{number[0]}:{number[1]}"
+        name = os.path.basename(os.path.realpath(link)) if os.path.exists(link) else ""
+    if not name and source.startswith("/dev/"):
+        real = os.path.basename(os.path.realpath(source))
+        name = real if os.path.exists(f"{sys}/class/block/{real}") else ""
+    if not name:
+        return []
+    whole = _whole(name, sys)
+    return [whole, *_below(whole, sys, 4)]
+
+
+def _whole(name: str, sys: str) -> str:
+    """The disk of a partition."""
+    path = os.path.realpath(f"{sys}/class/block/{name}")
+    parted = os.path.exists(f"{path}/partition")
+    return os.path.basename(os.path.dirname(path)) if parted else name
+
+
+def _below(name: str, sys: str, depth: int) -> List[str]:
+    folder = f"{sys}/class/block/{name}/slaves"
+    found: List[str] = []
+    for slave in sorted(os.listdir(folder)) if depth and os.path.isdir(folder) else []:
+        whole = _whole(slave, sys)
+        found += [d for d in (_below(whole, sys, depth - 1) or [whole]) if d not in found]
+    return found
+
+
+def _number(path: Path) -> Optional[Tuple[int, int]]:
+    try:
+        number = path.stat().st_dev
+    except OSError:
+        return None
+    return os.major(number), os.minor(number)
+
+
+def _unescaped(text: str) -> str:
+    return re.sub(r"\\([0-7]{3})", lambda match: chr(int(match[1], 8)), text)
