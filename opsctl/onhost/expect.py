@@ -34,7 +34,7 @@ def host_pool_tokens(
     """Tokens of one rank's host pool, as HostKVCache.__init__ sizes it.
 
     `size` is --hicache-size in decimal GB per rank and wins over `ratio` if above zero.
-    0.5.2 to 0.5.4 floor to whole pages; 0.5.5 and later add a page beyond the whole ones.
+    Up to 0.5.5.post2 it is cut down to whole pages; since, a page is added beyond the whole ones.
     ValueError if neither is given or a figure makes no sense.
     """
     if bytes_per_token <= 0 or page <= 0 or device_tokens < 0:
@@ -45,7 +45,7 @@ def host_pool_tokens(
         tokens = int(device_tokens * ratio)
     else:
         raise ValueError("a host pool needs a ratio or a size above zero")
-    if version_key(version) < (0, 5, 5):
+    if version_key(version) < (0, 5, 5, 3):
         return tokens - tokens % page
     return (tokens // page + 1) * page
 

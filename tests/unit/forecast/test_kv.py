@@ -161,8 +161,8 @@ HOSTS = [
     ("0.5.9", 159277, 2.0, None, 1, 70272, 318555),
     ("0.5.17", 100000, None, 100, 64, 131072, 762944),  # Qwen3-32B fp8, public log
     ("0.5.4", 1000, 2.0, None, 64, 1, 1984),  # floored up to 0.5.4
-    ("0.5.5", 1000, 2.0, None, 64, 1, 2048),
-    ("0.5.5", 1024, 2.0, None, 64, 1, 2112),  # a page more even where it divides
+    ("0.5.5.post3", 1000, 2.0, None, 64, 1, 2048),
+    ("0.5.5.post3", 1024, 2.0, None, 64, 1, 2112),  # a page more even where it divides
     ("0.5.15", 1547424, 2.0, None, 1, 114688, 3094849),  # Qwen3-1.7B, public log
 ]
 
