@@ -13,7 +13,7 @@ from typing import Any
 
 import yaml
 
-from opsctl.errors import NothingSelected, OpsctlError, Problem, SpecError
+from opsctl.errors import NothingSelected, OpsctlError, Problem, Refused, SpecError
 from opsctl.inventory.mistakes import in_file
 from opsctl.spec.kinds import SERVICE_NAME
 from opsctl.spec.merge import merge
@@ -55,7 +55,7 @@ class Written:
 def single(path: Path, name: str | None = None) -> Written:
     """The service of this file; `name` says which, where it has several.
 
-    Raises OpsctlError (no such file), SpecError (no YAML, no description), NothingSelected.
+    Raises Refused (no such file), SpecError (no YAML, no description), NothingSelected.
     """
     document = _document(path)
     services, overrides = _services(document, path)
@@ -78,19 +78,19 @@ def single(path: Path, name: str | None = None) -> Written:
     return Written(str(chosen), merged, path)
 
 
-def unresolved(written: Written) -> list[Problem]:
+def unresolved(name: str, entry: Mapping[str, Any], file: Path) -> list[Problem]:
     """Values that only Ansible can tell: templates and what is encrypted. Secrets may be either:
     no forecast depends on them."""
     return [
         Problem(
             "is encrypted" if isinstance(value, Encrypted) else "is a template",
-            file=str(written.file),
-            service=written.name,
+            file=str(file),
+            service=name,
             key=key,
             hint=f"only Ansible can tell it: say it with --set {key.removeprefix('flags.')}=VALUE, "
             "or ask with the inventory's service name and --limit HOST",
         )
-        for key, value in _texts({k: v for k, v in written.entry.items() if k != "secrets"}, "")
+        for key, value in _texts({k: v for k, v in entry.items() if k != "secrets"}, "")
         if isinstance(value, Encrypted) or "{{" in value or "{%" in value
     ]
 
@@ -112,7 +112,7 @@ def _document(path: Path) -> Any:
             raise OpsctlError(f"{path} is larger than any description: {LARGEST >> 20} MiB")
         text = path.read_text(encoding="utf-8")
     except FileNotFoundError:
-        raise OpsctlError(
+        raise Refused(
             f"there is no file {path}",
             hint="give a file with one entry of sglang_services, or a service of the inventory",
         ) from None

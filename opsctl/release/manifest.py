@@ -6,9 +6,23 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from opsctl import engine
+from opsctl.errors import Problem, SpecError
 from opsctl.release.facts import draft_of, root_of, served_name_of
 from opsctl.release.kinds import gpu_key
 from opsctl.spec.models import Service
+
+
+def outline(name: str, service: Service) -> dict[str, Any]:
+    """The manifest of a service that is not rendered: without a digest and marks of secrets.
+
+    For a forecast, which must not wait for a unit and a zipapp that nobody asked for. Flags are
+    typed already. Raises SpecError for sizes that do not divide.
+    """
+    try:
+        ranks = engine.catalogue(service.engine.version).ranks(service.flags)
+    except ValueError as error:
+        raise SpecError([Problem(str(error), service=name, key="flags")]) from None
+    return manifest(name, service, dict(service.flags), "", ranks, None, {})
 
 
 def manifest(

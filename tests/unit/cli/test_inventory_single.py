@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from opsctl.errors import NothingSelected, OpsctlError, SpecError
+from opsctl.errors import NothingSelected, OpsctlError, Refused, SpecError
 from opsctl.inventory.single import single, unresolved
 
 ENTRY = "{model: {path: /srv/m}, engine: {version: '0.5.9'}, flags: {tp-size: 8}}"
@@ -67,7 +67,7 @@ def test_what_is_no_description(tmp_path: Path, text: str, words: str) -> None:
 
 
 def test_files_that_cannot_be_read(tmp_path: Path) -> None:
-    with pytest.raises(OpsctlError, match="there is no file"):
+    with pytest.raises(Refused, match="there is no file"):
         single(tmp_path / "none.yml")
     with pytest.raises(OpsctlError, match="cannot read"):
         single(tmp_path)
@@ -83,7 +83,8 @@ def test_templates_and_vaults_are_named_but_not_in_secrets(tmp_path: Path) -> No
         "secrets: {api-key: !vault abc, admin-api-key: '{{ key }}'}\n"
         "flags: {hicache-ratio: '{{ ratio }}', tool-call-parser: !vault abc}\n"
     )
-    found = unresolved(single(write(tmp_path, text)))
+    written = single(write(tmp_path, text))
+    found = unresolved(written.name, written.entry, written.file)
     assert [(p.key, p.message) for p in found] == [
         ("flags.hicache-ratio", "is a template"),
         ("flags.tool-call-parser", "is encrypted"),

@@ -1,0 +1,172 @@
+"""One service on one host, and all that is known of both: what a forecast is asked of.
+
+The same for a host that answered `facts` and for figures that an operator typed: those become an
+answer of `facts` too, so that there is one way from facts to figures.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from opsctl.errors import Refused, SpecError
+from opsctl.onhost.expect import GiB
+from opsctl.release.kinds import gpu_key
+from opsctl.release.manifest import outline
+from opsctl.spec.change import changed
+from opsctl.spec.load import check
+from opsctl.spec.models import Service
+
+
+@dataclass(frozen=True)
+class Given:
+    """What an operator says of a host that nobody asks. GiB as typed; None: not said."""
+
+    gpus: int | None = None
+    gpu_name: str = ""
+    gpu_total: float | None = None
+    gpu_free_before: float | None = None
+    gpu_free_after: float | None = None
+    gpu_tokens: int | None = None
+    ram_total: float | None = None
+    ram_available: float | None = None
+
+    def calibration(self) -> dict[str, int]:
+        """As memory.calibration of a description holds it; only what was said."""
+        said = {
+            "gpu_free_before": _bytes(self.gpu_free_before),
+            "gpu_free_after": _bytes(self.gpu_free_after),
+            "kv_tokens": self.gpu_tokens,
+        }
+        return {name: value for name, value in said.items() if value is not None}
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A description that was checked: its manifest, and the figures that may calibrate it."""
+
+    manifest: Mapping[str, Any]
+    calibration: Mapping[str, int]
+    same_tokens: bool = True  # whether tokens that were measured for the question hold here too
+
+
+@dataclass(frozen=True)
+class Question:
+    """`entry`: the service as it is written. `facts`: the host's answer, or what stands for it.
+    `calibration`: figures that go over memory.calibration of the description; `sets`: KEY=VALUE
+    over the description, and what the typed figures are about. `journal`: of an earlier start."""
+
+    name: str
+    entry: Mapping[str, Any]
+    facts: Mapping[str, Any]
+    calibration: Mapping[str, int] = field(default_factory=dict)
+    sets: tuple[str, ...] = ()
+    journal: str = ""
+
+    def asked(self, more: Sequence[str] = ()) -> Asked:
+        """Of the description with `sets` and `more` over it. Raises SpecError with all that is
+        wrong. A number of tokens counts only for the GPU settings that it was measured with."""
+        service = described(self.name, self.entry, (*self.sets, *more))
+        manifest = outline(self.name, service)
+        known, typed, same = _figures(service), dict(self.calibration), True
+        if self.sets or more:
+            written = described(self.name, self.entry, ())
+            if known.get("kv_tokens") == _figures(written).get("kv_tokens") and not _alike(
+                outline(self.name, written), manifest
+            ):
+                known.pop("kv_tokens", None)
+        if more:
+            base = outline(self.name, described(self.name, self.entry, self.sets))
+            same = _alike(base, manifest)
+        if not same:
+            typed.pop("kv_tokens", None)
+        return Asked(manifest, {**known, **typed}, same)
+
+
+def _figures(service: Service) -> dict[str, int]:
+    """memory.calibration of a description; only what is written."""
+    written = service.memory.calibration.model_dump()
+    return {name: int(value) for name, value in written.items() if value is not None}
+
+
+def described(name: str, entry: Mapping[str, Any], sets: Sequence[str]) -> Service:
+    services, found = check({name: changed(entry, sets)}, {})
+    if found:
+        raise SpecError(found)
+    return services[name]
+
+
+# The tier may change the attention backend and its buffers, but not what is left for KV: that is
+# divided before any backend is made.
+_TIER = ("enable-hierarchical-cache", "hicache-io-backend", "hicache-mem-layout")
+
+
+def _alike(one: Mapping[str, Any], two: Mapping[str, Any]) -> bool:
+    """Whether two manifests get the same number of tokens from the same GPUs."""
+    return _key(one) == _key(two)
+
+
+def _key(manifest: Mapping[str, Any]) -> str:
+    flags = {k: v for k, v in manifest["flags"].items() if k not in _TIER}
+    gpus = manifest["gpus"]
+    return gpu_key(
+        manifest["engine"]["version"],
+        manifest["model"]["path"],
+        None if gpus is None else len(gpus),
+        flags,
+        manifest["env"],
+    )
+
+
+def checked(given: Given) -> Given:
+    """The same. Raises Refused for figures that cannot be: the option, its value, why."""
+    for name, value in vars(given).items():
+        if isinstance(value, int | float) and not value > 0:
+            raise Refused(f"{_option(name)} {value:g} is not above zero")
+    _within(given, "gpu_free_before", "gpu_total")
+    _within(given, "gpu_free_after", "gpu_free_before")
+    _within(given, "gpu_free_after", "gpu_total")
+    _within(given, "ram_available", "ram_total")
+    return given
+
+
+def _within(given: Given, part: str, whole: str) -> None:
+    less, more = getattr(given, part), getattr(given, whole)
+    if less is not None and more is not None and less > more:
+        raise Refused(f"{_option(part)} {less:g} is more than {_option(whole)} {more:g}")
+
+
+def _option(name: str) -> str:
+    return f"--{name.replace('_', '-')}"
+
+
+def _bytes(gib: float | None) -> int | None:
+    return None if gib is None else round(gib * GiB)
+
+
+def offline(
+    given: Given, model: Mapping[str, Any], draft: Mapping[str, Any] | None
+) -> dict[str, Any]:
+    """What was typed, in the form of the host's answer to `facts`. `model` and `draft`: folders
+    as `onhost` reads them."""
+    total, available = _bytes(given.ram_total), _bytes(given.ram_available)
+    card = {"name": given.gpu_name, "memory_total": _bytes(given.gpu_total), "memory_used": 0}
+    memory = None
+    if total is not None or available is not None:
+        memory = {
+            "total": total or available,
+            "available": available or total,
+            "swap_total": 0,
+            "swap_used": 0,
+            "hugetlb": 0,
+        }
+    return {
+        "model": model,
+        "draft": draft,
+        "memory": memory,
+        "gpus": [{"index": n, **card, "state": "ok"} for n in range(given.gpus or 0)],
+        "starts": [],
+        "running": None,
+        "service_memory": {"bytes": 0, "basis": "not running"},
+    }
