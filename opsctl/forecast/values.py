@@ -64,13 +64,15 @@ class State:
     """What one recurrent layer keeps of one request, before any split over ranks.
 
     `temporal`: (heads, rows, columns) elements, heads are split. `conv`: ((channels, taps), …)
-    elements, channels are split. `kind`: "gdn", "kda", "mamba2" or "lightning".
+    elements, channels are split. `kind`: "gdn", "kda", "mamba2", "lightning" or "conv" (no
+    temporal part). shape.state_elements splits it over ranks.
     """
 
     kind: str
     temporal: tuple[int, int, int]
     conv: tuple[tuple[int, int], ...]
-    groups: int = 1  # mamba2: groups that the engine may have to repeat to split them
+    groups: int = 1  # groups that the engine may have to repeat to split them; 0: none
+    element: int = 4  # bytes of a temporal element unless mamba-ssm-dtype is set
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +86,9 @@ class Geometry:
     layers: int
     attention: Heads | Latent
     full: tuple[int, ...]  # ids of layers with attention over everything
-    window: tuple[int, ...] = ()  # ids of layers with a sliding window or chunks
+    # ids of layers with a sliding window or chunks; shape.hybrid_window says whether a release
+    # gives them a pool of their own, else they are kept like `full`
+    window: tuple[int, ...] = ()
     window_attention: Heads | None = None  # None: as `attention`
     window_tokens: int | None = None  # tokens that the window or chunk spans
     linear: tuple[int, ...] = ()  # ids of layers with recurrent state in place of KV
