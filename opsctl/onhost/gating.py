@@ -7,7 +7,8 @@ import shutil
 import threading
 from typing import Any, Dict, List, Mapping, Optional, Tuple
 
-from opsctl.onhost import gates, hostfacts, journal, learned, probes
+from opsctl.onhost import gates, hostfacts, journal, learned, probes, startrecord
+from opsctl.onhost.holding import held
 from opsctl.onhost.model import FAIL, Check, Event, StartFacts
 from opsctl.onhost.probes import Answer, Request
 from opsctl.onhost.startup import Clock, Look
@@ -34,6 +35,7 @@ class Sight:
         self._recent: List[str] = []
         self._gpu_at, self._gpu_used = float("-inf"), 0
         self._health_at = float("-inf")
+        self._begun: Mapping[str, Any] = {}
 
     def begin(self, manifest: Mapping[str, Any], before: str) -> None:
         """Look at the start that comes after the invocation `before`."""
@@ -42,6 +44,7 @@ class Sight:
         self.manifest = learned.taught(manifest, self.store.starts())
         self._before, self.invocation = before, ""
         self._tail, self._recent = None, []
+        self._begun = startrecord.begun(manifest) if self.patient else {}
 
     # -- looking
 
@@ -80,6 +83,15 @@ class Sight:
             self._state()
         self._read(settle=True)
         return self._reading.facts.as_json()
+
+    def record(self) -> Dict[str, Any]:
+        """What this start leaves for the forecasts after it."""
+        if not self.invocation:
+            self._state()
+        self._read(settle=True)
+        facts = self._reading.facts
+        ready = startrecord.standing(facts, held(self._state().cgroup)["bytes"])
+        return startrecord.record(facts, self.manifest, self._begun, ready)
 
     def _state(self) -> UnitState:
         state = self.systemd.show(self.store.unit)

@@ -218,7 +218,7 @@ class Guard:
         }
         ending.make_room(store, self.run)
         with suppress(OSError):  # what is learned for the next start is worth no failure of this
-            store.write_start(state.invocation, {**self.world.eyes.facts(), **extra})
+            store.write_start(state.invocation, {**self.world.eyes.record(), **extra})
         store.confirm(pending.target, pending.fallback)
         return self._end("confirmed", pending.target, pending=pending)
 

@@ -16,6 +16,7 @@ from __future__ import annotations
 import re
 from typing import Any, Dict, Iterable, Iterator, List, Tuple
 
+from . import phases
 from .causes import FATAL, Cause, classify
 from .model import Event, RankFacts, Record, StartFacts
 from .wording import BARS, ENGINE, SYSTEMD, Line, parse_prefix, read
@@ -67,6 +68,7 @@ class Reading:
     def feed(self, record: Record) -> List[Event]:
         """Take one record; returns the events in it (none, or one)."""
         line = parse_prefix(record.text)
+        self.facts.began = self.facts.began or record.time
         kind, data = self._kind(record, line)
         if kind:
             self._tracebacks.pop(record.pid, None)
@@ -93,6 +95,8 @@ class Reading:
             data = self._mark_draft(kind, rank, data)
         event = Event(kind, record.time, rank, data, _short(kind, record.text))
         self.add(event)
+        if rank in self.facts.ranks and record.pid:
+            self.facts.ranks[rank].pid = record.pid
         return event
 
     def _mark_draft(self, kind: str, rank: str, data: Dict[str, Any]) -> Dict[str, Any]:
@@ -146,8 +150,10 @@ class Reading:
         elif kind == "args":
             algorithm = str(data.get("speculative_algorithm", ""))
             self._speculative = algorithm not in ("", "NGRAM")
+        elif kind == "app_ready":
+            known.served = known.served or event.time
         elif kind == "ready":
-            known.ready = True
+            known.ready, known.readied = True, event.time
             for rank in known.ranks.values():
                 rank.phase = "ready"
         elif kind == "listening":
@@ -187,6 +193,7 @@ class Reading:
             _add_draft(rank, kind, data)
         else:
             _add_target(rank, kind, data)
+        phases.mark(rank.ends, event)
 
 
 def _add_target(rank: RankFacts, kind: str, data: Dict[str, Any]) -> None:
@@ -218,6 +225,8 @@ def _add_draft(rank: RankFacts, kind: str, data: Dict[str, Any]) -> None:
     """Several draft runners (multi-layer EAGLE) add up."""
     if kind == "weights_end" and data["used"] is not None:
         rank.draft["weights_bytes"] = rank.draft.get("weights_bytes", 0) + data["used"]
+        if data["available"] is not None:
+            rank.draft["free_after"] = data["available"]
     elif kind in ("kv", "kv_final"):
         rank.draft["kv_tokens"] = data["tokens"]
         if data["bytes"] is not None:

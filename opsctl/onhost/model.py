@@ -64,10 +64,13 @@ class RankFacts:
     max_total_tokens: Optional[int] = None
     # {"name", "bytes", "tokens" or None} in the order logged; the engine logs tokens from 0.5.18 on
     host_pools: List[Dict[str, Any]] = field(default_factory=list)
-    # the draft model of the same rank: "weights_bytes", "kv_tokens", "kv_bytes" as far as logged
+    # the draft model of the same rank: "weights_bytes", "free_after", "kv_tokens", "kv_bytes" as
+    # far as logged
     draft: Dict[str, Any] = field(default_factory=dict)
     # further device pools of the target (sliding window, indexer): {"tokens", "bytes"}
     other_pools: List[Dict[str, Any]] = field(default_factory=list)
+    pid: int = 0  # of the process that logs for this rank
+    ends: List[List[Any]] = field(default_factory=list)  # [phase, microseconds]: see phases.py
 
 
 @dataclass
@@ -83,7 +86,10 @@ class StartFacts:
     errors: List[str] = field(default_factory=list)  # decisive lines, the cause first
     dead: bool = False  # a line was logged that the engine does not survive
     exit: str = ""  # systemd's words on how the main process ended
-    last_event: int = 0  # microseconds since the epoch
+    last_event: int = 0  # microseconds since the epoch, as the three that follow
+    began: int = 0  # the first line of this start
+    served: int = 0  # the HTTP process is up; every rank is ready then
+    readied: int = 0  # the first answer is given
 
     def as_json(self) -> Dict[str, Any]:
         return asdict(self)

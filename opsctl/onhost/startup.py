@@ -35,7 +35,7 @@ class Eyes(Protocol):
 
     def gate(self, name: str) -> Optional[Check]: ...  # None: not asked for by the manifest
 
-    def facts(self) -> Dict[str, Any]: ...
+    def record(self) -> Dict[str, Any]: ...  # for the forecasts after this start
 
 
 class Clock(Protocol):

@@ -36,7 +36,7 @@ class Eyes:
 
     def gate(self, name: str) -> None: ...
 
-    def facts(self) -> dict[str, Any]:
+    def record(self) -> dict[str, Any]:
         return {}
 
 

@@ -141,6 +141,7 @@ def test_the_reference_deployment_is_read() -> None:
         assert rank.phase == "ready"
         assert rank.draft == {
             "weights_bytes": gib(1.10),
+            "free_after": gib(9.40),
             "kv_tokens": 159277,
             "kv_bytes": 2 * gib(0.30),
         }
@@ -169,8 +170,16 @@ def test_phases_follow_one_rank() -> None:
 def test_facts_from_events_equal_facts_from_records() -> None:
     for name in REAL:
         found: list[Event] = list(events(records(log(name))))
-        assert facts(found, "inv") == read(log(name)), name
-    assert facts(events(records(reference())), "inv") == read(reference())
+        assert facts(found, "inv") == seen_by_events(read(log(name))), name
+    assert facts(events(records(reference())), "inv") == seen_by_events(read(reference()))
+
+
+def seen_by_events(known: StartFacts) -> StartFacts:
+    """Without what only records tell: the first line's time, and who wrote the lines."""
+    known.began = 0
+    for rank in known.ranks.values():
+        rank.pid = 0
+    return known
 
 
 # -- 0.5.13 and later ----------------------------------------------------------------------------

@@ -1,0 +1,95 @@
+"""What a confirmed start leaves for the forecasts after it: starts/INVOCATION.json.
+
+Beside what the journal tells (StartFacts): with which settings, how long each phase took, how much
+of the model was in the page cache at the beginning, and what the host's memory shows.
+"""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any, Dict, Mapping, Optional
+
+from opsctl.onhost import hostfacts, modelfiles, pagecache, phases
+from opsctl.onhost.model import StartFacts
+
+# A sample that is taken later than this after the first line is not of the beginning: the guard
+# was run again, and the model may be half loaded.
+LATE = 20.0  # seconds
+
+
+def begun(manifest: Mapping[str, Any]) -> Dict[str, Any]:
+    """The host just after systemd was asked for a start: the engine imports for seconds before
+    it takes memory or reads the model."""
+    path = (manifest.get("model") or {}).get("path")
+    files = modelfiles.weights(Path(path)) if path else []
+    return {
+        "time": time.time(),
+        "available": hostfacts.meminfo()["available"],
+        "cached": pagecache.share(files),
+        "model_bytes": sum(size for _, size in files) or None,
+    }
+
+
+def standing(facts: StartFacts, held: int) -> Dict[str, Any]:
+    """The host once the start is done. `held`: memory of the service, see holding.held."""
+    ranks = {}
+    for name, rank in facts.ranks.items():
+        status = hostfacts.parse_status(hostfacts.read(f"/proc/{rank.pid}/status"))
+        if rank.pid and status["name"]:
+            ranks[name] = {"pid": rank.pid, "rss": status["rss"], "shared": status["shared"]}
+    return {"available": hostfacts.meminfo()["available"], "service": held, "ranks": ranks}
+
+
+def record(
+    facts: StartFacts,
+    manifest: Mapping[str, Any],
+    begin: Mapping[str, Any],
+    ready: Mapping[str, Any],
+) -> Dict[str, Any]:
+    """The record. Pure; `begin` and `ready` may be empty."""
+    late = not begin or (facts.began and float(begin["time"]) - facts.began / 1e6 > LATE)
+    model = manifest.get("model") or {}
+    engine = manifest.get("engine") or {}
+    available = None if late else begin["available"]
+    return {
+        **facts.as_json(),
+        "engine_version": facts.engine_version or str(engine.get("version") or ""),
+        "model": {
+            "path": model.get("path"),
+            "draft_path": model.get("draft_path"),
+            "bytes": begin.get("model_bytes") if begin else None,
+        },
+        "flags": dict(manifest.get("flags") or {}),
+        "env": dict(manifest.get("env") or {}),
+        "gpus": manifest.get("gpus"),
+        "seconds": phases.seconds(facts),
+        "cached": None if late else begin["cached"],
+        "memory": {
+            "begin": available,
+            "ready": ready.get("available"),
+            "service": ready.get("service"),
+            "ranks": ready.get("ranks") or {},
+        },
+        "process": process(facts, available, ready),
+    }
+
+
+def process(facts: StartFacts, available: Optional[int], ready: Mapping[str, Any]) -> Optional[int]:
+    """Host memory of one rank beside its pools: the whole service's, shared out. None if unknown.
+
+    The kernel's count of the service, where it holds at least the pools: pools in huge pages are
+    in no count, nor is memory that a driver keeps for itself. Else what the host has less than at
+    the beginning. Neither is believed if it is less than the pools.
+    """
+    count = len(facts.ranks)
+    pools = sum(int(p["bytes"]) for rank in facts.ranks.values() for p in rank.host_pools)
+    if not count:
+        return None
+    taken = [int(ready.get("service") or 0)]
+    if available is not None and ready.get("available") is not None:
+        taken.append(available - int(ready["available"]))
+    for figure in taken:
+        if figure > pools:
+            return (figure - pools) // count
+    return None
