@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import struct
 import subprocess
 import sys
 from pathlib import Path
@@ -78,11 +79,43 @@ def test_verify_asks_all_gates_and_closes_with_the_report(host: Any) -> None:
     assert answer["report"][0].startswith("GPU KV cache: 4,096 tokens × 2 GPUs")
 
 
+def shard(tensors: dict[str, Any], size: int) -> bytes:
+    header = json.dumps(tensors).encode()
+    return struct.pack("<Q", len(header)) + header + bytes(size)
+
+
 def test_facts_tell_files_memory_and_starts(host: Any) -> None:
     host.put("/opt/model/config.json", b'{"model_type": "llama"}')
-    answer = guarding.call(host, "facts", "--model", "/opt/model", "--service", "kimi")
-    assert answer["model"]["texts"] == {"config.json": '{"model_type": "llama"}'}
+    one = {"dtype": "BF16", "shape": [4, 8], "data_offsets": [0, 64]}
+    host.put("/opt/model/model.safetensors", shard({"model.layers.1.x.weight": one}, 64))
+    host.sh("mkdir -p /opt/draft /var/cache/opsctl/kimi/.cache; echo k > /opt/draft/x.gguf")
+    host.sh("echo kernel > /var/cache/opsctl/kimi/.cache/k")
+    asked = ("facts", "--model", "/opt/model", "--draft", "/opt/draft", "--service", "kimi")
+    answer = guarding.call(host, *asked)
+    model = answer["model"]
+    assert model["texts"] == {"config.json": '{"model_type": "llama"}'}
+    assert model["tensors"]["by"] == [
+        {
+            "name": "model.layers.#.x.weight",
+            "dtype": "BF16",
+            "shape": [4, 8],
+            "layers": [1, 1],
+            "count": 1,
+            "bytes": 64,
+        }
+    ]
+    assert guarding.call(host, *asked)["model"]["tensors"] == model["tensors"]  # kept
+    assert (model["weights_bytes"], model["cached"]) == (model["files"][1]["bytes"], 1.0)
+    assert model["storage"]["kind"] in ("nvme", "ssd", "rotational", "virtual", "unknown")
+    assert answer["draft"]["tensors"] is None
+    assert answer["draft"]["tensors_reason"] == ".gguf files tell no shapes"
+    assert answer["nodes"][0]["total"] > answer["nodes"][0]["available"] > 0
+    assert answer["kernels"]["files"] == 1 and answer["kernels"]["engine_version"] == "0.5.9"
+    assert answer["others"] == [] and answer["gpu_strangers"] == []
     assert answer["starts"][0]["gpu_key"] == "k"
+    assert answer["starts"][0]["flags"] == {"tp-size": 2}
+    assert answer["starts"][0]["seconds"]["total"] > 0
+    assert answer["starts"][0]["memory"]["begin"] > 1 << 30
     assert answer["starts"][0]["ranks"]["TP1"]["kv_tokens"] == 4096
     assert answer["service_memory"]["bytes"] > 1 << 20
     seen = guarding.state(host)
