@@ -1,0 +1,73 @@
+"""What of a GPU is left beside weights and pools: for CUDA graphs, workspaces and activations.
+
+The engine keeps (1 − mem-fraction-static) of what was free before the weights out of its pools,
+and counts nothing of what it then takes from it. What is known of that is taken off here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from opsctl.forecast.device.settings import parsed
+from opsctl.forecast.values import Case, Device, Figure
+from opsctl.onhost.expect import GiB
+
+# From here on the draft's weights are loaded before the pools, and its KV is charged with them
+# (0.5.14 managers/scheduler.py, init_model_worker).
+DRAFT_CHARGED = (0, 5, 14)
+
+# "5 to 8 GB is good" is what SGLang's own guide to tuning says of available_gpu_mem, the last
+# figure of a start: docs/advanced_features/hyperparameter_tuning.md of its repository.
+ACTIVATIONS = 5 * GiB
+
+
+@dataclass(frozen=True, slots=True)
+class Slack:
+    """`left`: bytes of the GPU beside weights and pools, before graphs. `unknown`: what else comes
+    out of it and could not be counted, for people."""
+
+    left: Figure
+    unknown: tuple[str, ...]
+
+
+def slack(case: Case, device: Device) -> Slack | None:
+    """None where the memory before the weights is not known."""
+    reserve = device.reserve
+    if reserve is None:
+        return None
+    taken, unknown = 0, ["CUDA graphs"]
+    if device.max_running is not None and case.shape.context:
+        context = int(case.flags.get("context-length") or case.shape.context)
+        taken += device.max_running * (context + 4) * 4  # req_to_token: int32 a token
+    if case.flags.get("speculative-algorithm") and parsed(case.version) < DRAFT_CHARGED:
+        weights = case.draft_weights
+        measured = case.measured.draft_weights
+        if measured is not None:
+            taken += measured
+        elif weights is not None:
+            taken += weights.most if weights.most is not None else weights.value
+        else:
+            unknown.append("the draft model's weights")
+        pools = _drafts(device)
+        taken += sum(pools)
+        if not pools:
+            unknown.append("the draft model's KV")
+    return Slack(
+        Figure(
+            reserve.value - taken,
+            None if reserve.least is None else reserve.least - taken,
+            None if reserve.most is None else reserve.most - taken,
+            reserve.basis,
+            "what mem-fraction-static leaves, less what is known to be taken from it",
+        ),
+        tuple(unknown),
+    )
+
+
+def _drafts(device: Device) -> Sequence[int]:
+    return [
+        pool.bytes.value if pool.bytes.most is None else pool.bytes.most
+        for pool in device.pools
+        if pool.name.startswith("draft")
+    ]
