@@ -118,6 +118,8 @@ class Hardware:
     total: int | None = None
     capability: tuple[int, int] | None = None  # CUDA compute capability, None: not known
     vendor: str = "nvidia"  # or "amd", "cpu"
+    link: tuple[int, int] | None = None  # PCIe generation and lanes of the slowest card
+    nodes: tuple[int, ...] = ()  # NUMA node of each card, in order; empty: not known
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,6 +134,21 @@ class HostMemory:
     swap_used: int = 0
     nodes: tuple[int, ...] = ()  # memory that each NUMA node has free or reclaimable
     others: tuple[tuple[str, int], ...] = ()  # (service, bytes) that other services will still take
+
+
+@dataclass(frozen=True, slots=True)
+class Beginning:
+    """What a start will find: the files that it reads, and what is warm already.
+
+    `loaded`: bytes that earlier starts here read from the disk in a second, all ranks together.
+    """
+
+    model_bytes: int | None = None
+    draft_bytes: int | None = None
+    cached: float | None = None  # share of the model's bytes in the page cache
+    storage: str = ""  # nvme, ssd, rotational, virtual, network, memory; "": not known
+    loaded: int | None = None
+    kernels: bool | None = None  # compiled kernels of this engine version are there
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,6 +168,9 @@ class Measured:
     exact: bool = False  # figures are bytes, not log lines with two decimals
     seconds: Mapping[str, float] = field(default_factory=dict)  # by phase of the start
     source: str = ""
+    cached: float | None = None  # share of the model that was in the page cache as `seconds` began
+    prefill: Figure | None = None  # tokens a second that prompts are computed with, one replica
+    notes: tuple[str, ...] = ()  # what was not carried over, and why
 
 
 # -- what comes out -------------------------------------------------------------------------------
@@ -232,3 +252,4 @@ class Case:
     weights: Figure | None  # of the target, by tensor shapes and sharding
     draft_weights: Figure | None
     min_available: int
+    beginning: Beginning = Beginning()
