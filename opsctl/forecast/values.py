@@ -97,6 +97,9 @@ class Geometry:
     element: int = 2  # bytes of an element under dtype "auto"
     kv_fp8: bool | None = False  # the checkpoint asks for an FP8 KV cache; None: cannot be told
     context: int | None = None  # tokens that the model itself allows
+    # a draft: layers that the release counts for it as it sizes the target's pool (0.5.14+), which
+    # may not be those that are built; None: none are counted
+    counted: int | None = None
     nextn: int = 0  # MTP layers that the checkpoint carries (num_nextn_predict_layers)
     vision: tuple[int, int] | None = None  # (layers, hidden size) of a vision tower
     multimodal: bool = False

@@ -57,6 +57,21 @@ _ONE_LAYER = {
     "Qwen3_5ForCausalLMMTP",
     "Step3p5MTP",
 }
+# … and of which the releases from 0.5.14 on say so in the configuration itself
+_SAYS_ONE = _ONE_LAYER - {"Step3p5MTP"}
+# Targets whose draft is looked for in their own folder where no other is named: the rest have no
+# path of a draft then, and what the engine counts for it differs.
+_OWN_FOLDER = {
+    "BailingMoeForCausalLM",
+    "BailingMoeV2ForCausalLM",
+    "BailingMoeV2_5ForCausalLM",
+    "DeepseekV32ForCausalLM",
+    "DeepseekV3ForCausalLM",
+    "Glm4MoeForCausalLM",
+    "Glm4MoeLiteForCausalLM",
+    "GlmMoeDsaForCausalLM",
+    "HYV3ForCausalLM",
+}
 _ONE_WINDOW_LAYER = {"MiMoV2MTP", "Step3p5MTP"}
 _ALGORITHMS = {"EAGLE", "EAGLE3", "NEXTN", "STANDALONE", "DFLASH"}
 # Drafts in a folder of their own: sized by their own fields like any model of plain heads.
@@ -80,19 +95,47 @@ def draft_geometry(
     the target's checkpoint. Raises NoForecast."""
     if algorithm not in _ALGORITHMS:
         raise NoForecast(f"the draft of speculative-algorithm {algorithm} is not forecast")
+    release = parsed(version or NEWEST)
     if not config_text:
-        return _inside(target, target, version)
+        return _pathless(target, version, release)
     config = read(config_text, version)
     name = config.architecture
     if algorithm == "STANDALONE":
-        return targets.geometry(config_text, quant_text, version)
+        found = targets.geometry(config_text, quant_text, version)
+        return _counted(found, config.text.get("num_nextn_predict_layers"), found.layers, release)
     if name in MTP:
-        return _inside(targets.geometry(config_text, quant_text, version), target, version)
+        model = targets.geometry(config_text, quant_text, version)
+        draft = _inside(model, target, version)
+        said = config.text.get("num_nextn_predict_layers")
+        flat = not config.nested or release >= (0, 5, 18)
+        said = 1 if draft.architecture in _SAYS_ONE and flat else said
+        return _counted(draft, said, model.layers, release)
     if name not in _PLAIN_DRAFTS and not _is_mtp(name) and name not in _LATENT_DRAFTS:
         raise NoForecast(f"a draft of the architecture {name} is not forecast")
     targets.known(name, version)
     found = targets.of(config, quant_text, version)
-    return _layers(found, _nextn(found, version, config.text.get("num_nextn_predict_layers")))
+    said = config.text.get("num_nextn_predict_layers")
+    draft = _layers(found, _nextn(found, version, said))
+    return _counted(draft, said, found.layers, release)
+
+
+def _pathless(target: Geometry, version: str | None, release: tuple[int, ...]) -> Geometry:
+    """The draft of a description that names none."""
+    draft = _inside(target, target, version)
+    if target.architecture in _OWN_FOLDER:
+        return _counted(draft, draft.layers, draft.layers, release)
+    if release < (0, 5, 20):
+        return draft  # without a path nothing is counted
+    return _counted(draft, target.nextn, 0, release)
+
+
+def _counted(draft: Geometry, said: object, layers: int, release: tuple[int, ...]) -> Geometry:
+    """With the layers that the engine counts for the draft as it sizes the target's pool: what
+    num_nextn_predict_layers says, else all `layers` of the configuration, whatever is built."""
+    if release < (0, 5, 14):
+        return draft
+    count = layers if said is None else said if isinstance(said, int) else layers
+    return replace(draft, counted=count or None)
 
 
 _LATENT_DRAFTS = {"Eagle3DeepseekV2ForCausalLM", "MistralLarge3ForCausalLMEagle"}
@@ -104,10 +147,10 @@ def _is_mtp(name: str) -> bool:
 
 def _nextn(found: Geometry, version: str | None, said: object) -> int:
     """Layers of a draft in a folder of its own. 0 means as much as nothing, but only since
-    0.5.14: before, it made a draft without KV, which fails at the first request."""
+    0.5.13: before, it made a draft without KV, which fails at the first request."""
     if found.architecture in _ONE_LAYER:
         return 1
-    if said == 0 and parsed(version or NEWEST) < (0, 5, 14):
+    if said == 0 and parsed(version or NEWEST) < (0, 5, 13):
         raise NoForecast(f"{version} reads num_nextn_predict_layers 0 as a draft without layers")
     return found.nextn or found.layers
 
@@ -119,6 +162,8 @@ def _inside(model: Geometry, target: Geometry, version: str | None) -> Geometry:
         raise NoForecast(f"{model.architecture} has no MTP draft that the engine knows")
     if version and runs(name, version) is False and name not in _LATER_NAME:
         raise NoForecast(f"{version} has no class for the draft {name}")
+    if name == "Glm4MoeLiteForCausalLMNextN" and parsed(version or NEWEST) < (0, 5, 13):
+        raise NoForecast(f"{version} runs the MTP draft of {model.architecture} with plain heads")
     layers = 1 if name in _ONE_LAYER else model.nextn
     if not layers:
         raise NoForecast(f"config.json of {model.architecture} names no num_nextn_predict_layers")
@@ -128,8 +173,8 @@ def _inside(model: Geometry, target: Geometry, version: str | None) -> Geometry:
     return replace(draft, layers=1, full=(), window=(0,), linear=(), state=None)
 
 
-# Drafts that earlier releases ran by a class of another name, of the same sizes.
-_LATER_NAME = {"Glm4MoeLiteForCausalLMNextN", "GlmMoeDsaForCausalLMNextN"}
+# A draft that earlier releases ran by DeepSeek's class, of the same sizes.
+_LATER_NAME = {"GlmMoeDsaForCausalLMNextN", "Glm4MoeLiteForCausalLMNextN"}
 
 
 def _layers(found: Geometry, layers: int) -> Geometry:

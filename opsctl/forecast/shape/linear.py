@@ -30,11 +30,14 @@ def linear(config: Config, version: str | None) -> Linear | None:
     rule = _RULES.get(config.architecture)
     if rule is None:
         return None
+    release = parsed(version or NEWEST)
+    if rule is _nemotron_h and release < (0, 5, 10) and not config.get("hybrid_override_pattern"):
+        raise NoForecast(f"{version} does not read layers_block_type of {config.architecture}")
     found = rule(config)
     if found is None:
         return None
     asked = _state_element(config) if config.architecture in _ASKED_OF_CONFIG else 4
-    if parsed(version or NEWEST) < (0, 5, 9):
+    if release < (0, 5, 9):
         asked = 4  # earlier releases ask the environment only
     state = found.state
     sized = State(state.kind, state.temporal, state.conv, state.groups, asked)
@@ -92,6 +95,13 @@ def _gdn(config: Config) -> Linear:
     channels = 2 * keys * key_dim + values * value_dim
     state = State("gdn", (values, value_dim, key_dim), ((channels, taps),), keys)
     return Linear(layers, full, recurrent, state)
+
+
+_LETTER = {"mamba": "M", "attention": "*"}
+
+
+def _kept(letter: str) -> str:
+    return letter if letter in "M*" else "-"
 
 
 def _nemotron_h(config: Config) -> Linear:
