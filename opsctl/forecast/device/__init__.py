@@ -5,6 +5,7 @@ packages 0.5.2 to 0.5.23; each file names those that it was read from.
 """
 
 from opsctl.forecast.device.answer import device
+from opsctl.forecast.device.fraction import default_fraction
 from opsctl.forecast.device.page import page
 
-__all__ = ["device", "page"]
+__all__ = ["default_fraction", "device", "page"]

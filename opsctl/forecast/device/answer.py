@@ -2,99 +2,139 @@
 
 from __future__ import annotations
 
-from opsctl.forecast.device import stages
-from opsctl.forecast.device.cell import layer
-from opsctl.forecast.device.dtype import element
-from opsctl.forecast.device.free import HALF_CENT, Free, free
-from opsctl.forecast.device.page import page
+from opsctl.forecast.device import steps as words
+from opsctl.forecast.device.backend import attention
+from opsctl.forecast.device.caps import requests
+from opsctl.forecast.device.fraction import effective_fraction
+from opsctl.forecast.device.free import Free, free
+from opsctl.forecast.device.page import page_of
+from opsctl.forecast.device.plan import Plan, Stage, plan
+from opsctl.forecast.device.pools import Rows, pools
+from opsctl.forecast.device.rest import Rest, rest
 from opsctl.forecast.device.settings import Settings, settings
-from opsctl.forecast.values import (
-    COMPUTED,
-    MEASURED,
-    Case,
-    Device,
-    DevicePool,
-    Figure,
-    NoForecast,
-)
+from opsctl.forecast.device.solve import GiB, Sizes, from_memory, from_tokens
+from opsctl.forecast.device.stages import hosted
+from opsctl.forecast.values import ESTIMATED, MEASURED, Case, Device, Figure, NoForecast
 from opsctl.onhost.learned import band
 
 
 def device(case: Case, *, steps: bool = False) -> tuple[Device, ...]:
-    """One for each pipeline stage hosted here. Raises NoForecast by name."""
-    set_, shape = settings(case), case.shape
-    if shape.window or shape.linear or shape.indexer or set_.algorithm not in ("", "NGRAM"):
-        raise NoForecast("not forecast yet")
-    size = element(shape, set_)
-    page_size = page(case)
-    row = layer(shape.attention, set_, size)
-    fraction = set_.flags.get("mem-fraction-static")
-    if fraction is None:
-        raise NoForecast("mem-fraction-static is not set")
-    fraction = float(fraction)
-    cells = [(end - first) * row for first, end in stages.runs(shape.layers, set_)]
-    found = free(case)
-    reserve, rest = _rest(found, fraction) if isinstance(found, Free) else (None, None)
-    tokens = _tokens(case, rest, max(cells), page_size)
+    """One for each pipeline stage that has a rank here. Raises NoForecast by name.
+
+    `tokens` is None where neither an earlier start nor the free memory is known, and no flag caps
+    them. With `steps` each tells how it came about, line by line.
+    """
+    set_ = settings(case)
+    backends = attention(case, set_)
+    page = page_of(case, set_, backends)
+    found = plan(case, set_, backends is not None and "trtllm_mha" in backends)
+    fraction, left = _memory(case, set_, backends)
+    rows = _rows(case, set_, found, page, left)
     return tuple(
-        Device(
-            tokens,
-            cells[stage],
-            cells[stage],
-            page_size,
-            fraction,
-            reserve,
-            rest,
-            () if tokens is None else (_pool("kv", tokens, cells[stage], page_size),),
-            None,
-        )
-        for stage in stages.hosted(case.ranks, set_.pp)
+        _device(case, set_, found, page, fraction, left, rows, stage, steps)
+        for stage in hosted(case.ranks, set_.pp)
     )
 
 
-def _rest(found: Free, fraction: float) -> tuple[Figure, Figure]:
-    before, after = found.before, found.after
-    assert after is not None
-    share = 1 - fraction
-    value = int(after.value - before.value * share)
-    least = int(after.least - before.most * share)
-    most = int(after.most - before.least * share)
-    reserve = Figure(
-        int(before.value * share),
-        int(before.least * share),
-        int(before.most * share),
-        before.basis,
-        before.source,
-    )
-    return reserve, Figure(
-        value, least, most, COMPUTED, "GPU memory free before and after the weights"
-    )
+def _memory(
+    case: Case, set_: Settings, backends: tuple[str, str] | None
+) -> tuple[float | None, Rest | str]:
+    """The fraction, and what is left for pools or else what is missing to tell it."""
+    try:
+        fraction = effective_fraction(case, set_, backends)
+    except NoForecast as reason:
+        return None, str(reason)
+    found = free(case, set_)
+    if not isinstance(found, Free):
+        return fraction, found
+    return fraction, rest(case, set_, found, fraction)
 
 
-def _tokens(case: Case, rest: Figure | None, charged: int, page_size: int) -> Figure | None:
-    limit = case.flags.get("max-total-tokens")
-
-    def cut(tokens: int) -> int:
-        return (min(tokens, int(limit)) if limit else tokens) // page_size * page_size
-
+def _rows(case: Case, set_: Settings, found: Plan, page: int, left: Rest | str) -> Rows | None:
+    """Rows of the pools at the value and both edges, from the best source that there is."""
     if case.measured.tokens is not None:
-        tokens = case.measured.tokens
-        least, most = band(tokens, charged)
-        return Figure(cut(tokens), cut(least), cut(most), MEASURED, case.measured.source)
-    if rest is not None:
-        return Figure(
-            cut(rest.value // charged),
-            cut(rest.least // charged),
-            cut(rest.most // charged),
-            rest.basis,
-            rest.source,
-        )
-    return None
+        return _measured(case, set_, found, page, left)
+    if isinstance(left, str):
+        limit = set_.flags.get("max-total-tokens")
+        if limit is None:
+            return None
+        most = from_tokens(int(limit) // page * page, found, set_, page)
+        return Rows(most, None, most, ESTIMATED, "max-total-tokens")
+    value = from_memory(left.value, found, set_, page)
+    try:
+        least: Sizes | None = from_memory(left.least, found, set_, page)
+    except NoForecast:
+        least = None  # at this edge the start would fail
+    if value.tokens <= 0 and from_memory(left.most, found, set_, page).tokens <= 0:
+        raise NoForecast("the weights leave no GPU memory for the KV cache: the start would fail")
+    return Rows(value, least, from_memory(left.most, found, set_, page), left.basis, left.source)
 
 
-def _pool(name: str, rows: Figure, per_row: int, page_size: int) -> DevicePool:
-    sizes = [
-        None if n is None else (n + page_size) * per_row
-        for n in (rows.value, rows.least, rows.most)
-    ]
-    return DevicePool(name, rows, per_row, Figure(*sizes, rows.basis, rows.source))
+def _measured(case: Case, set_: Settings, found: Plan, page: int, left: Rest | str) -> Rows:
+    """What an earlier start with the same GPU settings logged, give or take learned.DRIFT.
+
+    Slots of recurrent state are not among it: they come from the memory, if that is known.
+    """
+    tokens = case.measured.tokens
+    assert tokens is not None
+    limit = set_.flags.get("max-total-tokens")
+    low, high = band(tokens, max(1, int(max(stage.charged for stage in found.stages))))
+    at = [n if limit is None else min(n, int(limit)) for n in (tokens, low, high)]
+    sizes = [from_tokens(n // page * page, found, set_, page) for n in at]
+    if not isinstance(left, str) and found.stages[0].state is not None:
+        slots = from_memory(left.value, found, set_, page).slots
+        sizes = [Sizes(s.profiled, s.tokens, s.swa, slots) for s in sizes]
+    return Rows(sizes[0], sizes[1], sizes[2], MEASURED, case.measured.source)
+
+
+def _device(
+    case: Case,
+    set_: Settings,
+    found: Plan,
+    page: int,
+    fraction: float | None,
+    left: Rest | str,
+    rows: Rows | None,
+    index: int,
+    steps: bool,
+) -> Device:
+    stage = found.stages[index]
+    known = None if isinstance(left, str) else left
+    tokens = None if rows is None else rows.figure(lambda sizes: sizes.tokens)
+    running = None if rows is None else _running(case, set_, stage, rows.value, index)
+    made = () if rows is None else pools(found, stage, rows, page, running, index, set_)
+    lines: tuple[str, ...] = ()
+    if steps:
+        lines = words.lines(case, set_, found, stage, page, fraction, left, rows, running)
+    return Device(
+        tokens,
+        int(stage.charged),
+        stage.kv + stage.indexer,
+        page,
+        fraction,
+        None if known is None else known.reserve,
+        None if known is None else _rest_figure(known),
+        made,
+        running,
+        lines,
+        index,
+    )
+
+
+def _rest_figure(left: Rest) -> Figure:
+    return Figure(
+        int(left.value * GiB), int(left.least * GiB), int(left.most * GiB), left.basis, left.source
+    )
+
+
+def _running(case: Case, set_: Settings, stage: Stage, sizes: Sizes, index: int) -> int | None:
+    """None where the context or the slots that a request takes are not known."""
+    context = set_.flags.get("context-length") or case.shape.context
+    if context is None or not sizes.tokens:
+        return None
+    state = None
+    if stage.state is not None:
+        if stage.state.each is None or not sizes.slots[index]:
+            return None
+        state = sizes.slots[index] // stage.state.each
+    return requests(sizes.tokens, sizes.profiled, int(context), set_, state)

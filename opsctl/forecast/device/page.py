@@ -2,26 +2,39 @@
 
 from __future__ import annotations
 
+from opsctl.forecast.device.backend import attention
+from opsctl.forecast.device.settings import Settings, settings
 from opsctl.forecast.values import Case, Heads, NoForecast
 
 # Attention backends whose page size is forced, or is not 1 if unset.
-_FORCED = {"flashmla": 64, "cutlass_mla": 128}
-_ALLOWED = {"trtllm_mla": ((32, 64), 64), "trtllm_mha": ((16, 32, 64), 64)}
-_PLAIN = frozenset({"triton", "flashinfer", "fa3", "torch_native", "flex_attention"})
-_BACKENDS = ("attention-backend", "prefill-attention-backend", "decode-attention-backend")
-# Names of cards where an unset backend never resolves to one of the above: no SM 10.x.
-_PLAIN_CARDS = (
-    *("RTX PRO", "RTX A", "RTX 6000", "RTX 5", "RTX 4", "RTX 3", "H100", "H200", "H20", "H800"),
-    *("A100", "A800", "A40", "A30", "A10", "L40", "L20", "L4"),
-)
+_FORCED = {"flashmla": 64, "cutlass_mla": 128, "hpc_ops": 64}
+_ALLOWED = {
+    "trtllm_mla": ((32, 64), 64),
+    "cutedsl_mla": ((32, 64), 64),
+    "trtllm_mha": ((16, 32, 64), 64),
+}
+_PLAIN = frozenset({"triton", "flashinfer", "fa3", "torch_native", "flex_attention", "cpu"})
 
 
 def page(case: Case) -> int:
     """Raises NoForecast where the engine's own choice of a backend is not sure."""
-    flags = case.flags
-    wanted = int(flags["page-size"]) if flags.get("page-size") else None
-    chosen = [str(flags[name]) for name in _BACKENDS if flags.get(name)]
-    for backend in chosen:
+    set_ = settings(case)
+    return page_of(case, set_, attention(case, set_))
+
+
+def page_of(case: Case, set_: Settings, backends: tuple[str, str] | None) -> int:
+    given = set_.flags.get("page-size")
+    wanted = int(given) if given else None
+    if case.shape.indexer is not None:
+        return 1 if case.hardware.vendor == "amd" else 64
+    if backends is None:
+        if wanted in (32, 64):
+            return wanted  # every backend that an unset choice may resolve to takes these
+        raise NoForecast(
+            "which attention backend this card gets is not known here: set page-size and "
+            "attention-backend"
+        )
+    for backend in backends:
         if backend in _FORCED:
             return _FORCED[backend]
         if backend in _ALLOWED:
@@ -31,15 +44,4 @@ def page(case: Case) -> int:
             return 128
         if backend not in _PLAIN and wanted is None:
             raise NoForecast(f"the page size of attention-backend {backend} is not known here")
-    if chosen or flags.get("device") == "cpu" or _plain(case.hardware.cards):
-        return wanted or 1
-    if wanted in (32, 64):
-        return wanted  # every backend that an unset choice may resolve to takes these
-    raise NoForecast(
-        "which attention backend this card gets is not known here: set page-size and "
-        "attention-backend"
-    )
-
-
-def _plain(cards: tuple[str, ...]) -> bool:
-    return bool(cards) and all(any(name in card for name in _PLAIN_CARDS) for card in cards)
+    return wanted or 1

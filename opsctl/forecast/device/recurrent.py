@@ -1,0 +1,190 @@
+"""Mamba, GDN, KDA and lightning layers: the slots of recurrent state, and what they leave for KV.
+
+Sources: model_executor/model_runner.py (to 0.5.6), model_runner_kv_cache_mixin.py (0.5.7 to
+0.5.15), mem_cache/kv_cache_configurator.py (0.5.16 on) `handle_max_mamba_cache`;
+mem_cache/memory_pool.py `MambaPool`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from opsctl.forecast.device.settings import Settings, Speculation, names, on
+from opsctl.forecast.shape.linear import state_elements
+from opsctl.forecast.values import Case, NoForecast, State
+
+GiB = 1 << 30
+FULL_RATIO = 0.9  # mamba-full-memory-ratio if unset
+_OLD_SLOTS = 512  # where neither slots nor requests are set, without a radix cache
+_ELEMENT = {"float32": 4, "bfloat16": 2, "float16": 2}
+# Architectures whose radix cache keeps tracking slots beside the running ones ("auto", 0.5.14 on).
+_TRACKED = names(
+    """
+    BailingMoeV2_5ForCausalLM BailingMoeV3ForCausalLM FalconH1ForCausalLM
+    GraniteMoeHybridForCausalLM NemotronHForCausalLM NemotronHPuzzleForCausalLM
+    Qwen3NextForCausalLM Qwen3_5ForCausalLM Qwen3_5ForConditionalGeneration
+    Qwen3_5MoeForCausalLM Qwen3_5MoeForConditionalGeneration
+    """
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Recurrent:
+    """`charged`: bytes that the engine counts for one slot; `kept`: what a slot of this stage
+    takes; `spare`: one slot of padding is counted; `each`: slots that one request takes, None if
+    not known; `drafts`: draft tokens with a state of their own, 0 without speculation;
+    `fixed`: slots that the flags set; `share`: state's part of the memory, against KV's."""
+
+    charged: int
+    kept: int
+    spare: bool
+    each: int | None
+    drafts: int
+    fixed: int | None
+    share: float
+    requests: int | None  # requests at once of one group, under speculation
+
+
+def recurrent(
+    case: Case, set_: Settings, drafting: Speculation | None, stages: tuple[tuple[int, int], ...]
+) -> Recurrent:
+    """Raises NoForecast where the rule of this release is not known."""
+    shape = case.shape
+    assert shape.state is not None
+    if set_.pp > 1 and set_.key < (0, 5, 8):
+        raise NoForecast("pipeline stages with recurrent layers are not forecast before 0.5.8")
+    one = _layer_bytes(shape.state, set_)
+    layers = len(shape.linear)
+    charged, kept = one * layers, one * layers
+    if set_.key >= (0, 5, 17) and set_.pp > 1 and layers:
+        most = max(sum(1 for n in shape.linear if first <= n < end) for first, end in stages)
+        charged = kept = int(one * layers * (most / layers))
+    running = None if set_.running is None else set_.running // set_.groups
+    each = _each(case, set_, drafting)
+    if drafting is not None and each is None and set_.key >= (0, 5, 13):
+        raise NoForecast(
+            "the slots that a request takes are not known: set mamba-radix-cache-strategy"
+        )
+    given = set_.flags.get("mamba-full-memory-ratio")
+    return Recurrent(
+        charged,
+        kept,
+        set_.key >= (0, 5, 17),
+        each,
+        drafting.tokens if drafting is not None else 0,
+        _fixed(set_, running),
+        FULL_RATIO if given is None else float(given),
+        running if drafting is not None else None,
+    )
+
+
+def _layer_bytes(state: State, set_: Settings) -> int:
+    temporal, conv = state_elements(state, set_.heads_over)
+    size = getattr(state, "element", 4)
+    asked = set_.flags.get("mamba-ssm-dtype") or set_.env.get("SGLANG_MAMBA_SSM_DTYPE")
+    if asked is not None:
+        if str(asked) not in _ELEMENT:
+            raise NoForecast(f"mamba-ssm-dtype {asked} is not forecast")
+        size = _ELEMENT[str(asked)]
+    conv_size = _ELEMENT.get(str(set_.env.get("SGLANG_MAMBA_CONV_DTYPE")), 2)
+    return temporal * size + conv * conv_size
+
+
+def _fixed(set_: Settings, running: int | None) -> int | None:
+    """Slots that no memory decides."""
+    flags, key = set_.flags, set_.key
+    no_radix = bool(flags.get("disable-radix-cache"))
+    slots = flags.get("max-mamba-cache-size")
+    if key < (0, 5, 3, 2):
+        no_radix = True  # these releases turn it off by themselves
+    if (0, 5, 3, 2) <= key < (0, 5, 7) and not no_radix:
+        return None  # the flag is ignored
+    if slots is not None:
+        return int(slots) // set_.groups
+    if not no_radix:
+        return None
+    if running is not None:
+        return max(1, running) if key >= (0, 5, 23) else running
+    return _OLD_SLOTS // set_.groups if key < (0, 5, 9) else None
+
+
+def _each(case: Case, set_: Settings, drafting: Speculation | None) -> int | None:
+    """Slots that one running request takes, of all that there are."""
+    flags, key = set_.flags, set_.key
+    if flags.get("disable-radix-cache") or key < (0, 5, 3, 2):
+        return 1
+    base = 2 if key >= (0, 5, 17) and on(set_.env.get("SGLANG_OPT_MAMBA_SKIP_DECODE_LOCK")) else 3
+    strategy = flags.get("mamba-radix-cache-strategy") or flags.get("mamba-scheduler-strategy")
+    overlap = not flags.get("disable-overlap-schedule")
+    if key < (0, 5, 7):
+        return 3
+    if key < (0, 5, 8):
+        return 4 if strategy == "extra_buffer" and drafting is not None else 5
+    if key < (0, 5, 10):
+        if strategy != "extra_buffer":
+            return 3
+        return 4 if drafting is not None else 5
+    if strategy in (None, "auto"):
+        strategy = _automatic(case, set_, overlap)
+    if strategy is None:
+        return None
+    if strategy == "no_buffer":
+        return 3
+    lazy = strategy == "extra_buffer_lazy"
+    return base + (2 if overlap and not lazy else 1)
+
+
+def _automatic(case: Case, set_: Settings, overlap: bool) -> str | None:
+    if set_.key < (0, 5, 14):
+        return "no_buffer"
+    if case.shape.architecture in _TRACKED and overlap:
+        backend = set_.flags.get("linear-attn-backend") or "triton"
+        return "extra_buffer" if backend == "triton" else "no_buffer"
+    return None
+
+
+def take(found: Recurrent, rest: float, set_: Settings) -> tuple[int, float]:
+    """(slots, GiB left for KV) out of `rest` GiB. Raises NoForecast if nothing fits."""
+    one, key, spare = found.charged, set_.key, 1 if found.spare else 0
+    if one == 0:
+        return found.fixed or 0, rest
+    if (0, 5, 8) <= key < (0, 5, 13) or ((0, 5, 7) <= key < (0, 5, 8) and found.fixed is None):
+        # every request at once may hold a state for each draft token
+        rest -= one * (found.requests or 0) * found.drafts / GiB
+    slots, rest = (
+        (found.fixed, _reserve(found, found.fixed, rest, set_))
+        if found.fixed is not None
+        else _by_share(found, rest, set_)
+    )
+    if slots <= 0:
+        raise NoForecast("no memory is left for recurrent state: the start would fail")
+    each = one
+    if key < (0, 5, 7) and key >= (0, 5, 3, 2):
+        each = one * (1 + found.drafts)
+    return slots, rest - (slots + spare) * each / GiB
+
+
+def _reserve(found: Recurrent, slots: int, rest: float, set_: Settings) -> float:
+    """What fixed slots leave once the draft tokens' states are set aside, 0.5.13 on."""
+    if not found.drafts or set_.key < (0, 5, 13):
+        return rest
+    requests = slots
+    if set_.flags.get("max-mamba-cache-size") is not None:
+        requests = min(found.requests or 0, slots // (found.each or 1))
+    spare = 1 if found.spare else 0
+    return rest - found.charged * (requests + spare) * found.drafts / GiB
+
+
+def _by_share(found: Recurrent, rest: float, set_: Settings) -> tuple[int, float]:
+    one, share, key = found.charged, found.share, set_.key
+    budget = rest * share / (1 + share) * GiB
+    if key < (0, 5, 7) and key >= (0, 5, 3, 2):
+        return int(budget // one // (1 + found.drafts)) // set_.groups, rest
+    spare = 1 if found.spare else 0
+    if not found.drafts or key < (0, 5, 13):
+        return int((budget - spare * one) // one), rest
+    drafts, each = found.drafts, found.each or 1
+    budget -= spare * one * (1 + drafts)
+    slots = int(budget // (one * (1 + drafts / each)))
+    requests = min(found.requests or 0, slots // each)
+    return slots, rest - one * (requests + spare) * drafts / GiB

@@ -1,0 +1,84 @@
+"""Free memory → tokens and rows of every pool: the engine's own arithmetic, at one point.
+
+The engine reckons in GiB as floating point, and so does this, in the same order: a token is lost
+or won by the last bit.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from opsctl.forecast.device import recurrent, window
+from opsctl.forecast.device.plan import Plan, Stage
+from opsctl.forecast.device.settings import Settings
+
+GiB = 1 << 30
+
+
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """`profiled`: tokens before caps and pages; `tokens`: what the engine logs as
+    max_total_num_tokens; `swa`: rows of the window pool; `slots`: of recurrent state, by stage."""
+
+    profiled: int
+    tokens: int
+    swa: int
+    slots: tuple[int, ...]
+
+
+def from_memory(rest: float, plan: Plan, set_: Settings, page: int) -> Sizes:
+    """`rest`: GiB for all pools of a rank. Tokens are the least over all stages of the world.
+
+    Raises NoForecast where the engine would refuse to start.
+    """
+    found = [_profile(stage, rest, set_) for stage in plan.stages]
+    profiled = min(tokens for tokens, _ in found)
+    capacity = profiled
+    if set_.key < (0, 5, 7) and set_.algorithm and set_.algorithm != "NGRAM":
+        capacity += _extra(plan, set_)
+    return _finish(profiled, capacity, tuple(slots for _, slots in found), plan, set_, page)
+
+
+def from_tokens(tokens: int, plan: Plan, set_: Settings, page: int) -> Sizes:
+    """Rows that follow from tokens that are known; recurrent slots only where flags set them."""
+    slots = tuple((stage.state.fixed or 0) if stage.state else 0 for stage in plan.stages)
+    first = plan.stages[0].window
+    if first is None:
+        return Sizes(tokens, tokens, 0, slots)
+    kept = int(tokens * first.ratio) // page * page if first.full_layers else tokens
+    return Sizes(tokens, tokens, kept, slots)
+
+
+def _profile(stage: Stage, rest: float, set_: Settings) -> tuple[int, int]:
+    slots = 0
+    if stage.state is not None:
+        slots, rest = recurrent.take(stage.state, rest, set_)
+    return max(0, int(int(rest * GiB) // stage.charged)), slots
+
+
+def _extra(plan: Plan, set_: Settings) -> int:
+    """Tokens that releases up to 0.5.6 add for drafts, beyond the memory that was reckoned."""
+    drafting = plan.drafting
+    assert drafting is not None and set_.running is not None
+    return set_.running * (drafting.steps * drafting.branches + drafting.tokens) + 100
+
+
+def _finish(
+    profiled: int,
+    capacity: int,
+    slots: tuple[int, ...],
+    plan: Plan,
+    set_: Settings,
+    page: int,
+) -> Sizes:
+    limit = set_.flags.get("max-total-tokens")
+    if limit is not None:
+        capacity = min(capacity, int(limit))
+    capacity = capacity // page * page
+    first = plan.stages[0].window
+    if first is None:
+        return Sizes(profiled, capacity, 0, slots)
+    tokens, kept = window.split(first, capacity, page, set_)
+    if not tokens:
+        tokens = kept
+    return Sizes(profiled, tokens, kept, slots)
