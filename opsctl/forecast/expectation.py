@@ -206,7 +206,7 @@ def _fit(
         return None  # on a CPU the weights and the KV cache take host memory too
     sizes = [pool["bytes"] for pool in expect["host_pools"] or []]
     known = expect["host_total"] is not None and None not in sizes
-    return fits.judge(
+    return fits.of_total(
         fits.stopped(memory, facts.get("running"), facts.get("service_memory")),
         len(manifest["ranks"]),
         sizes if known else None,

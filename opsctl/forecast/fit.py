@@ -1,4 +1,4 @@
-"""Whether the host survives the start: what is left of MemAvailable, and a verdict.
+"""Whether host and GPUs survive the start: what is left, and a verdict.
 
 MemAvailable is what counts: "free" leaves the page cache out. GiB = 2^30 bytes.
 """
@@ -9,26 +9,75 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from opsctl.onhost.expect import GiB, gb, gib, version_key
-
-# Resident memory of one scheduler process beside its pools: 8 processes and the system took about
-# 36.4 GiB in the reference deployment. The band is a judgement.
-PROCESS = int(4.5 * GiB)
-PROCESS_BAND = GiB
-# The engine itself keeps this much of MemAvailable out of its pools (all versions).
-ENGINE_RESERVE = 10 * GiB
+from opsctl.forecast.device.settings import parsed
+from opsctl.forecast.host import numa, races, versions
+from opsctl.forecast.host.memory import PROCESS, process
+from opsctl.forecast.slack import slack
+from opsctl.forecast.values import (
+    Case,
+    Device,
+    Geometry,
+    Hardware,
+    Heads,
+    HostMemory,
+    HostPool,
+    Measured,
+)
+from opsctl.onhost.expect import GiB, gib
 
 FITS, TIGHT, NOT, UNKNOWN = "fits", "tight", "does not fit", "unknown"
+_WORST = (FITS, TIGHT, UNKNOWN, NOT)
+
+# GPU memory beside weights and pools below which a start is called tight: graphs and activations
+# come out of it. A judgement.
+GPU_TIGHT = GiB
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Fit:
-    """`available_after` and its band in bytes; None where the pools are not known."""
+    """`available_after` and its band in bytes; None where the pools are not known.
+
+    `verdict` is the worse of `ram` and `gpu`, and `reasons` are those of both.
+    """
 
     verdict: str
     available_after: int | None
     least: int | None
     reasons: tuple[str, ...]
+    ram: str = UNKNOWN
+    gpu: str = UNKNOWN
+
+
+class _Judged:
+    """A verdict that only gets worse, and why."""
+
+    __slots__ = ("reasons", "verdict")
+
+    def __init__(self) -> None:
+        self.verdict = FITS
+        self.reasons: list[str] = []
+
+    def add(self, verdict: str, reason: str) -> None:
+        self.verdict = _worse(self.verdict, verdict)
+        if reason and reason not in self.reasons:
+            self.reasons.append(reason)
+
+
+def judge(
+    case: Case,
+    pools_by_rank: Mapping[str, Sequence[HostPool] | None],
+    devices: Sequence[Device] = (),
+    *,
+    swap: str = "",
+) -> Fit:
+    """`pools_by_rank`: of every rank on this host; None where a rank's pools are not known.
+    `devices`: one a pipeline stage; without them nothing is said of the GPUs. `swap`: memory.swap
+    of the description."""
+    ram, after, least = _ram(case, pools_by_rank, swap)
+    gpu = _gpu(case, devices)
+    verdict = _worse(ram.verdict, gpu.verdict) if devices else ram.verdict
+    reasons = (*ram.reasons, *gpu.reasons)
+    return Fit(verdict, after, least, reasons, ram.verdict, gpu.verdict if devices else UNKNOWN)
 
 
 def stopped(
@@ -49,47 +98,157 @@ def stopped(
     return int(memory["available"]) + counted
 
 
-def judge(
+# -- RAM ------------------------------------------------------------------------------------------
+
+
+def _ram(
+    case: Case, by_rank: Mapping[str, Sequence[HostPool] | None], swap: str
+) -> tuple[_Judged, int | None, int | None]:
+    found, memory = _Judged(), case.memory
+    known = [pools for pools in by_rank.values() if pools is not None]
+    for pools in known:
+        for pool in pools:
+            if pool.refused:
+                found.add(NOT, pool.refused)
+    unknown = len(known) < len(by_rank) or any(p.pinned is None for pools in known for p in pools)
+    if memory is None:
+        found.add(UNKNOWN, "the host's memory is not known")
+    if case.flags.get("device") == "cpu":
+        found.add(UNKNOWN, "on a CPU the weights and the KV cache take host memory too")
+    if unknown and found.verdict != NOT:
+        found.add(UNKNOWN, "the host pools are not known")
+    if unknown or found.verdict == UNKNOWN or memory is None:
+        return found, None, None
+    taken, most = _taken(known), _taken(known, most=True)
+    ranks, one = len(by_rank), process(case)
+    assert one.most is not None
+    if memory.hugepages and _in_huge_pages(case, found, sum(most)):
+        taken, most = [0] * ranks, [0] * ranks
+    others = sum(size for _, size in memory.others)
+    after = memory.available - others - sum(taken) - ranks * one.value
+    least = memory.available - others - sum(most) - ranks * one.most
+    _left(found, after, least, case.min_available, "")
+    if memory.cgroup_headroom is not None:
+        change = memory.cgroup_headroom - memory.available + others
+        _left(found, after + change, least + change, 0, " of the cgroup's limit")
+    refused, why = _engine(case, known)
+    found.add(NOT if refused else TIGHT if why else FITS, why)
+    sure, why = numa.lacking(case, [size + one.most for size in most])
+    found.add(NOT if sure else TIGHT if why else FITS, why)
+    if memory.swap_used:
+        words = f"{gib(memory.swap_used)} of swap is in use already"
+        found.add(TIGHT if swap == "forbid" else FITS, words)
+    return found, after, least
+
+
+def _left(found: _Judged, after: int, least: int, demanded: int, of: str) -> None:
+    if after < demanded:
+        found.add(NOT, f"{gib(after)}{of} would be left, {gib(demanded)} demanded")
+    elif least < demanded:
+        words = f"{gib(least)} to {gib(after)}{of} would be left, {gib(demanded)} demanded"
+        found.add(TIGHT, words)
+
+
+def _taken(known: Sequence[Sequence[HostPool]], *, most: bool = False) -> list[int]:
+    """Bytes of each rank. Ranks of a stage share one tuple of pools, so it is added up once."""
+    sums: dict[int, int] = {}
+    for pools in known:
+        if id(pools) not in sums:
+            sums[id(pools)] = sum(
+                (pool.most if most and pool.most is not None else pool.pinned) or 0
+                for pool in pools
+            )
+    return [sums[id(pools)] for pools in known]
+
+
+def _in_huge_pages(case: Case, found: _Judged, total: int) -> bool:
+    """Whether the pools lie in reserved huge pages, which are no part of MemAvailable."""
+    memory = case.memory
+    assert memory is not None
+    if parsed(case.version) < versions.HUGE_PAGES or not case.env.get("SGLANG_HUGEPAGE_SIZE"):
+        found.add(
+            FITS, f"{gib(memory.hugepages)} are reserved as huge pages: nothing here uses them"
+        )
+        return False
+    if memory.hugepages >= total:
+        return True
+    found.add(
+        FITS,
+        f"the pools need {gib(total)} of huge pages and {gib(memory.hugepages)} are reserved: "
+        "they are taken from ordinary memory",
+    )
+    return False
+
+
+def _engine(case: Case, known: Sequence[Sequence[HostPool]]) -> tuple[bool, str]:
+    """Pools that the engine sized by what it found are booked, not tested again."""
+    if any(pool.auto and not pool.size for pools in known for pool in pools):
+        return False, ""
+    sizes: dict[int, tuple[int, ...]] = {}
+    for pools in known:
+        if id(pools) not in sizes:
+            sizes[id(pools)] = tuple(pool.bytes or 0 for pool in pools)
+    return races.refuses(case, [sizes[id(pools)] for pools in known])
+
+
+# -- GPU ------------------------------------------------------------------------------------------
+
+
+def _gpu(case: Case, devices: Sequence[Device]) -> _Judged:
+    found = _Judged()
+    if case.measured.tokens is not None:
+        return found  # a start with the same settings of the GPU has been seen
+    for device in devices:
+        rest = device.rest
+        if rest is None or device.tokens is None:
+            found.add(UNKNOWN, "")
+        elif rest.most is not None and rest.most <= 0:
+            found.add(NOT, "the weights leave no GPU memory for the KV cache: the start would fail")
+        elif rest.least is not None and rest.least <= 0:
+            found.add(TIGHT, "the weights may leave no GPU memory for the KV cache")
+        _slack(case, device, found)
+    return found
+
+
+def _slack(case: Case, device: Device, found: _Judged) -> None:
+    left = slack(case, device)
+    if left is None or left.left.most is None or left.left.least is None:
+        return
+    over = 0
+    if device.rest is not None:
+        pools = sum(pool.bytes.value for pool in device.pools if not pool.name.startswith("draft"))
+        over = max(0, pools - max(0, device.rest.value))
+    if left.left.most - over < 0:
+        words = f"{gib(over - left.left.most)} of GPU memory lacks beside weights and pools"
+        found.add(NOT, words)
+    elif left.left.least - over < GPU_TIGHT:
+        words = f"{gib(max(0, left.left.least - over))} of GPU memory is left for graphs"
+        found.add(TIGHT, words)
+
+
+def _worse(one: str, other: str) -> str:
+    return max(one, other, key=_WORST.index)
+
+
+def of_total(
     available: int, ranks: int, pools: Sequence[int] | None, threshold: int, version: str
 ) -> Fit:
-    """`available`: MemAvailable with the service stopped; `pools`: bytes of one rank's pools,
-    None if they are not known."""
-    if pools is None:
-        return Fit(UNKNOWN, None, None, ("the host pools are not known",))
-    after = available - ranks * (sum(pools) + PROCESS)
-    least = after - ranks * PROCESS_BAND
-    reasons = []
-    verdict = FITS
-    if after < threshold:
-        verdict = NOT
-        reasons.append(f"{gib(after)} would be left, {gib(threshold)} demanded")
-    elif least < threshold:
-        verdict = TIGHT
-        reasons.append(f"{gib(least)} to {gib(after)} would be left, {gib(threshold)} demanded")
-    refused, why = _engine_refuses(available, ranks, max(pools, default=0), version)
-    if why:
-        reasons.append(why)
-        verdict = NOT if refused else (TIGHT if verdict == FITS else verdict)
-    return Fit(verdict, after, least, tuple(reasons))
-
-
-def _engine_refuses(available: int, ranks: int, pool: int, version: str) -> tuple[bool, str]:
-    """The engine's own test of host memory: (surely refused, why).
-
-    Up to 0.5.18 each rank compares its pool with all that is available less 10 GiB. From 0.5.19
-    on it takes its share by ranks, and a rank that comes late finds its peers' pools gone already:
-    the same flags may start or fail. Safe is only (A − 10 GiB) / (2 R − 1).
-    """
-    budget = available - ENGINE_RESERVE
-    if version_key(version) < (0, 5, 19):
-        if pool > budget:
-            return True, f"the engine refuses a pool of {gb(pool)}: it sees {gb(budget)}"
-        return False, ""
-    if pool * ranks > budget:
-        return True, f"the engine refuses {ranks} pools of {gb(pool)}: it sees {gb(budget)}"
-    safe = budget // (2 * ranks - 1)
-    if pool > safe:
-        return False, (
-            f"{version} may refuse pools above {gb(safe)} a rank, depending on the order of ranks"
-        )
-    return False, ""
+    """The verdict on RAM from bare figures: `pools` are bytes of one rank's, None if not known."""
+    case = Case(
+        version,
+        {},
+        {},
+        tuple(f"TP{n}" for n in range(ranks)),
+        Geometry("", 0, Heads(0, 0, 0), ()),
+        None,
+        Hardware(),
+        HostMemory(available, available),
+        Measured(),
+        None,
+        None,
+        threshold,
+    )
+    known = None
+    if pools is not None:
+        known = tuple(HostPool("", 1, 1, None, None, n, n, n) for n in pools)
+    return judge(case, dict.fromkeys(case.ranks, known))

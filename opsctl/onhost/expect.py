@@ -22,6 +22,13 @@ def version_key(version: str) -> Tuple[int, ...]:
     return tuple(int(part) for part in re.findall(r"\d+", version))
 
 
+def whole_pages(tokens: int, page: int, key: Tuple[int, ...]) -> int:
+    """Cut down to whole pages up to 0.5.5.post2; since, a page beyond the whole ones."""
+    if key < (0, 5, 5, 3):
+        return tokens - tokens % page
+    return (tokens // page + 1) * page
+
+
 def host_pool_tokens(
     device_tokens: int,
     *,
@@ -34,7 +41,6 @@ def host_pool_tokens(
     """Tokens of one rank's host pool, as HostKVCache.__init__ sizes it.
 
     `size` is --hicache-size in decimal GB per rank and wins over `ratio` if above zero.
-    Up to 0.5.5.post2 it is cut down to whole pages; since, a page is added beyond the whole ones.
     ValueError if neither is given or a figure makes no sense.
     """
     if bytes_per_token <= 0 or page <= 0 or device_tokens < 0:
@@ -45,9 +51,62 @@ def host_pool_tokens(
         tokens = int(device_tokens * ratio)
     else:
         raise ValueError("a host pool needs a ratio or a size above zero")
-    if version_key(version) < (0, 5, 5, 3):
-        return tokens - tokens % page
-    return (tokens // page + 1) * page
+    return whole_pages(tokens, page, version_key(version))
+
+
+def sidecar_tokens(host: int, device: int, page: int, key: Tuple[int, ...]) -> int:
+    """Tokens of a draft's host pool beside a target's of `host` tokens; `device`: tokens of the
+    draft's device pool, the same as the target's.
+
+    Up to 0.5.22 it is sized by the ratio of the two, in floating point, and padded again: a page
+    more than the target, or none where the ratio came out a trifle too small.
+    """
+    if key >= (0, 5, 23):
+        return host
+    return whole_pages(int(device * (host / device)), page, key)
+
+
+def of_stage(expect: Mapping[str, Any], rank: str) -> Mapping[str, Any]:
+    """What is expected of this rank: its pipeline stage's figures, where they differ."""
+    stages = expect.get("stages") or {}
+    for part in rank.split():
+        if part in stages:
+            return {**expect, **stages[part]}
+    return expect
+
+
+def pool_tokens(
+    pool: Mapping[str, Any],
+    device: Mapping[str, Optional[int]],
+    host: Mapping[str, Optional[int]],
+    version: str,
+) -> Optional[int]:
+    """Tokens of a host pool of the manifest, None if they cannot be told.
+
+    `device`: rows of each device pool by name; `host`: tokens of the host pools before it.
+    """
+    page = pool.get("page") or 1
+    if pool.get("like"):
+        tokens = host.get(pool["like"])
+        rows = device.get("kv")
+        if tokens is None or pool["name"] != "draft":
+            return tokens
+        return sidecar_tokens(tokens, rows, page, version_key(version)) if rows else None
+    if pool.get("auto"):
+        return None
+    rows = device.get(pool.get("of") or "kv")
+    if rows is None and not pool.get("size"):
+        return None
+    if pool.get("size") and pool.get("tokens") is not None:
+        return int(pool["tokens"])  # of all pipeline stages the fewest, which one cannot tell
+    return host_pool_tokens(
+        rows or 0,
+        bytes_per_token=pool["bytes_per_token"],
+        ratio=pool.get("ratio"),
+        size=pool.get("size"),
+        page=page,
+        version=version,
+    )
 
 
 def pool_bytes(pool: Mapping[str, Any], device_tokens: int, version: str) -> int:

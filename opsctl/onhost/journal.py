@@ -1,7 +1,8 @@
 """The journal of one start as structured events, and the facts that they add up to.
 
 Kinds of events (wording.py has the texts, with the figures in `data`):
-  args dist_begin dist_end weights_begin weights_bar weights_end kv_bound kv kv_final pools_end
+  args dist_begin dist_end weights_begin weights_bar weights_end kv_bound kv kv_final state window
+  pools_end
   graph_begin graph_bar graph_end limits host_auto host_pool app_ready listening ready draining
   error                                     a line that tells of a failure: {"cause", "weight"}
   unit_started unit_stopping unit_exit unit_failed unit_oom unit_restart unit_limit unit_error
@@ -16,7 +17,7 @@ from __future__ import annotations
 import re
 from typing import Any, Dict, Iterable, Iterator, List, Tuple
 
-from . import phases
+from . import phases, rankpools
 from .causes import FATAL, Cause, classify
 from .model import Event, RankFacts, Record, StartFacts
 from .wording import BARS, ENGINE, SYSTEMD, Line, parse_prefix, read
@@ -26,11 +27,13 @@ LONGEST_TEXT = 600
 
 RANK_KINDS = {
     "dist_begin", "dist_end", "weights_begin", "weights_end", "kv_dtype", "kv_bound", "kv",
-    "kv_final", "pools_end", "graph_begin", "graph_end", "limits", "host_auto", "host_pool",
+    "kv_final", "state", "window", "pools_end", "graph_begin", "graph_end", "limits", "host_auto",
+    "host_pool",
 }  # fmt: skip
 _PHASE = {
     "dist_begin": "dist", "dist_end": "dist", "weights_begin": "weights", "weights_end": "weights",
-    "kv_bound": "kv", "kv": "kv", "kv_final": "kv", "pools_end": "kv",
+    "kv_bound": "kv", "kv": "kv", "kv_final": "kv", "state": "kv", "window": "kv",
+    "pools_end": "kv",
     "graph_begin": "graphs", "graph_end": "graphs",
     "host_auto": "hostpool", "host_pool": "hostpool",
 }  # fmt: skip
@@ -64,6 +67,7 @@ class Reading:
         self._errors: Dict[str, Tuple[int, int, str]] = {}  # shape → weight, order, text
         self._loads: Dict[str, int] = {}  # rank → how often it began to load weights
         self._speculative = False
+        self._kv_lines: Dict[str, List[Dict[str, Any]]] = {}  # rank → its lines about KV caches
 
     def feed(self, record: Record) -> List[Event]:
         """Take one record; returns the events in it (none, or one)."""
@@ -105,9 +109,7 @@ class Reading:
         if kind in ("weights_begin", "weights_end"):
             draft = loads > 1
         elif kind == "kv":
-            has_draft = loads > 1 or self._speculative
-            second = known is not None and known.kv_tokens is not None
-            draft = data["draft"] or (has_draft and second)
+            draft = rankpools.is_draft(known, data, loads > 1 or self._speculative)
         elif kind in ("dist_begin", "dist_end"):
             draft = loads > 0
         else:
@@ -189,7 +191,12 @@ class Reading:
             self._loads[event.rank] = self._loads.get(event.rank, 0) + 1
         if kind in _PHASE:
             rank.phase = "draft" if data.get("draft") else _PHASE[kind]
-        if data.get("draft"):
+        lines = self._kv_lines.setdefault(event.rank, [])
+        if kind == "kv":
+            lines.append(data)
+        if kind == "window":
+            rankpools.add_window(rank, data, lines)
+        elif data.get("draft"):
             _add_draft(rank, kind, data)
         else:
             _add_target(rank, kind, data)
@@ -204,21 +211,15 @@ def _add_target(rank: RankFacts, kind: str, data: Dict[str, Any]) -> None:
         rank.weights_bytes = data["used"] if data["used"] is not None else rank.weights_bytes
         rank.load_seconds = data["seconds"] or rank.load_seconds
     elif kind in ("kv", "kv_final"):
-        pool = {"tokens": data["tokens"], "bytes": data["bytes"]}
-        if data["label"] or (kind == "kv" and rank.kv_tokens is not None):
-            rank.other_pools.append(pool)
-        else:
-            rank.kv_tokens, rank.kv_bytes = data["tokens"], data["bytes"]
-            rank.kv_dtype = data["dtype"] or rank.kv_dtype
+        rankpools.add_kv(rank, kind, data)
+    elif kind == "state":
+        rankpools.add_state(rank, data)
     elif kind == "kv_dtype":
         rank.kv_dtype = data["dtype"]
     elif kind == "limits":
-        rank.max_total_tokens = data["tokens"]
+        rankpools.add_limits(rank, data["tokens"])
     elif kind == "host_pool":
-        # 0.5.11 to 0.5.17 print the draft's host pool in the same words as the target's.
-        taken = any(pool["name"] == data["name"] == "kv" for pool in rank.host_pools)
-        name = "draft" if taken else data["name"]
-        rank.host_pools.append({"name": name, "bytes": data["bytes"], "tokens": data["tokens"]})
+        rankpools.add_host_pool(rank, data)
 
 
 def _add_draft(rank: RankFacts, kind: str, data: Dict[str, Any]) -> None:

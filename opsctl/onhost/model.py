@@ -62,12 +62,12 @@ class RankFacts:
     kv_bytes: Optional[int] = None
     kv_dtype: str = ""
     max_total_tokens: Optional[int] = None
-    # {"name", "bytes", "tokens" or None} in the order logged; the engine logs tokens from 0.5.18 on
+    # {"name", "bytes", "tokens" or None} in the order logged; the engine logs tokens from 0.5.17 on
     host_pools: List[Dict[str, Any]] = field(default_factory=list)
     # the draft model of the same rank: "weights_bytes", "free_after", "kv_tokens", "kv_bytes" as
     # far as logged
     draft: Dict[str, Any] = field(default_factory=dict)
-    # further device pools of the target (sliding window, indexer): {"tokens", "bytes"}
+    # further device pools of the target: {"name": "swa", "mamba" or "", "tokens", "bytes"}
     other_pools: List[Dict[str, Any]] = field(default_factory=list)
     pid: int = 0  # of the process that logs for this rank
     ends: List[List[Any]] = field(default_factory=list)  # [phase, microseconds]: see phases.py

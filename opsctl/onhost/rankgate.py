@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import Any, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple
 
-from .expect import GB_ROUNDING, GIB_ROUNDING, count, gb, gib, host_pool_tokens
+from . import poolgate
+from .expect import GIB_ROUNDING, count, gb, gib, of_stage
 from .model import FAIL, INCONCLUSIVE, PASS, Check, RankFacts, StartFacts
+from .poolgate import span
 
 
 def ranks(manifest: Mapping[str, Any], facts: StartFacts) -> Check:
@@ -26,7 +28,7 @@ def ranks(manifest: Mapping[str, Any], facts: StartFacts) -> Check:
     else:
         version = str(manifest["engine"]["version"])
         for rank in here:
-            wrong, unknown = _against(rank, expect, tiered, version)
+            wrong, unknown = _against(rank, of_stage(expect, rank.rank), tiered, version)
             problems += wrong
             open_points += unknown
     if problems:
@@ -52,6 +54,11 @@ def _evidence(expected: Sequence[str], facts: StartFacts, tiered: bool) -> List[
 def _seen(rank: RankFacts, tiered: bool) -> str:
     tokens = "no KV cache" if rank.kv_tokens is None else f"{count(rank.kv_tokens)} tokens"
     size = "" if rank.kv_bytes is None else f", {gib(rank.kv_bytes)}"
+    size += "".join(
+        f"; {pool['name']} {count(pool['tokens'])}, {gib(pool['bytes'])}"
+        for pool in rank.other_pools
+        if pool.get("name") and None not in (pool["tokens"], pool["bytes"])
+    )
     pools = ", ".join(f"{pool['name']} {gb(pool['bytes'])}" for pool in rank.host_pools) or "none"
     return f"{rank.rank}: {tokens}{size}" + (f"; host pools: {pools}" if tiered else "")
 
@@ -95,7 +102,13 @@ def _unequal(here: Iterable[RankFacts]) -> List[str]:
         groups.setdefault(group, []).append(rank)
     problems = []
     for members in groups.values():
-        for what, value in (("tokens", _tokens), ("bytes", _bytes), ("host pools", _pools)):
+        compared = (
+            ("tokens", _tokens),
+            ("bytes", _bytes),
+            ("other pools", _others),
+            ("host pools", _pools),
+        )
+        for what, value in compared:
             known = [(rank.rank, value(rank)) for rank in members if value(rank) not in (None, "")]
             figures = [figure for _, figure in known]
             if len(set(figures)) > 1:
@@ -113,6 +126,12 @@ def _bytes(rank: RankFacts) -> Optional[str]:
     return None if rank.kv_bytes is None else gib(rank.kv_bytes)
 
 
+def _others(rank: RankFacts) -> str:
+    return " + ".join(
+        f"{pool.get('name') or 'pool'} {count(pool['tokens'] or 0)}" for pool in rank.other_pools
+    )
+
+
 def _pools(rank: RankFacts) -> str:
     return " + ".join(gb(pool["bytes"]) for pool in rank.host_pools)
 
@@ -127,21 +146,17 @@ def _against(
     kv = expect.get("kv") or {}
     least, most, tokens = kv.get("min"), kv.get("max"), rank.kv_tokens
     if (least is not None and tokens < least) or (most is not None and tokens > most):
-        wrong.append(f"{rank.rank} has {count(tokens)} tokens, expected {_span(least, most)}")
+        wrong.append(f"{rank.rank} has {count(tokens)} tokens, expected {span(least, most)}")
     elif least is None or most is None:
         unknown.append("the number of tokens could not be forecast")
     wrong += _kv_bytes(rank, kv, expect)
+    checks = [poolgate.device(rank, expect)]
     if tiered:
-        more_wrong, more_unknown = _host_pools(rank, expect, version)
+        checks.append(poolgate.host(rank, expect, version))
+    for more_wrong, more_unknown in checks:
         wrong += more_wrong
         unknown += more_unknown
     return wrong, unknown
-
-
-def _span(least: Optional[int], most: Optional[int]) -> str:
-    if least is None or most is None:
-        return f"at most {count(most or 0)}" if least is None else f"at least {count(least)}"
-    return count(least) if least == most else f"{count(least)} to {count(most)}"
 
 
 def _kv_bytes(rank: RankFacts, kv: Mapping[str, Any], expect: Mapping[str, Any]) -> List[str]:
@@ -158,44 +173,6 @@ def _kv_bytes(rank: RankFacts, kv: Mapping[str, Any], expect: Mapping[str, Any])
         f"{rank.rank} logged {gib(rank.kv_bytes)} of KV cache, "
         f"{count(rank.kv_tokens)} tokens × {count(cell)} B are {gib(rank.kv_tokens * cell)}"
     ]
-
-
-def _host_pools(
-    rank: RankFacts, expect: Mapping[str, Any], version: str
-) -> Tuple[List[str], List[str]]:
-    pools = expect.get("host_pools")
-    if pools is None:
-        return [], ["the host pools could not be forecast"]
-    if not rank.host_pools:
-        return [], []  # named as missing already
-    if len(rank.host_pools) != len(pools):
-        logged = " + ".join(f"{pool['name']} {gb(pool['bytes'])}" for pool in rank.host_pools)
-        return [
-            f"{rank.rank} logged {len(rank.host_pools)} host pools ({logged}), "
-            f"expected {len(pools)}"
-        ], []
-    wrong = []
-    for logged_pool, pool in zip(rank.host_pools, pools):
-        tokens = host_pool_tokens(
-            rank.kv_tokens or 0,
-            bytes_per_token=pool["bytes_per_token"],
-            ratio=pool.get("ratio"),
-            size=pool.get("size"),
-            page=pool.get("page") or 1,
-            version=version,
-        )
-        size = tokens * pool["bytes_per_token"]
-        if abs(logged_pool["bytes"] - size) > GB_ROUNDING:
-            wrong.append(
-                f"{rank.rank} logged {gb(logged_pool['bytes'])} for host pool {pool['name']}, "
-                f"expected {gb(size)}"
-            )
-        elif logged_pool.get("tokens") not in (None, tokens):
-            wrong.append(
-                f"{rank.rank} logged {count(logged_pool['tokens'])} tokens for host pool "
-                f"{pool['name']}, expected {count(tokens)}"
-            )
-    return wrong, []
 
 
 def _joined(texts: Iterable[str]) -> List[str]:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any, Iterable, List, Mapping, Optional, Sequence
+from typing import Any, Dict, Iterable, List, Mapping, Optional, Sequence
 
-from .expect import GB, GiB, count, gb, gib, host_pool_tokens
+from .expect import GB, GiB, count, gb, gib, of_stage, pool_tokens
 from .model import PASS, Check, RankFacts, StartFacts
 
 
@@ -35,7 +35,23 @@ def _kv_line(seen: Sequence[RankFacts], expected: Sequence[str], missing: Sequen
     sizes = [gib(rank.kv_bytes) for rank in known if rank.kv_bytes is not None]
     if sizes:
         text += f" ({_each(sizes)} per GPU)"
+    text += "".join(f", {_each(words)}" for words in _other_pools(known))
     return text + (f"; {', '.join(silent)} missing" if silent else "")
+
+
+_POOLS = {"swa": "tokens of sliding window", "mamba": "slots of recurrent state"}
+
+
+def _other_pools(ranks: Sequence[RankFacts]) -> List[List[str]]:
+    """What a hybrid model keeps beside its KV cache, by kind, of every rank."""
+    found: Dict[str, List[str]] = {}
+    for rank in ranks:
+        for pool in rank.other_pools:
+            name = pool.get("name") or ""
+            if name in _POOLS and None not in (pool["tokens"], pool["bytes"]):
+                words = f"{count(pool['tokens'])} {_POOLS[name]} ({gib(pool['bytes'])})"
+                found.setdefault(name, []).append(words)
+    return list(found.values())
 
 
 def _tier_line(manifest: Mapping[str, Any], seen: Sequence[RankFacts]) -> str:
@@ -65,22 +81,15 @@ def _capacity(manifest: Mapping[str, Any], pooled: Sequence[RankFacts]) -> str:
 
 
 def _host_tokens(manifest: Mapping[str, Any], rank: RankFacts) -> Optional[int]:
-    """As logged (from 0.5.18 on), else by the engine's own rule from what was logged."""
+    """As logged (from 0.5.17 on), else by the engine's own rule from what was logged."""
     pool = rank.host_pools[0]
     if pool.get("tokens"):
         return int(pool["tokens"])
-    rules = (manifest.get("expect") or {}).get("host_pools") or []
+    rules = of_stage(manifest.get("expect") or {}, rank.rank).get("host_pools") or []
     if not rules or rank.kv_tokens is None:
         return None
-    rule = rules[0]
-    return host_pool_tokens(
-        rank.kv_tokens,
-        bytes_per_token=rule["bytes_per_token"],
-        ratio=rule.get("ratio"),
-        size=rule.get("size"),
-        page=rule.get("page") or 1,
-        version=str(manifest["engine"]["version"]),
-    )
+    version = str(manifest["engine"]["version"])
+    return pool_tokens(rules[0], {"kv": rank.kv_tokens}, {}, version)
 
 
 def _memory_line(meminfo: Mapping[str, int]) -> str:

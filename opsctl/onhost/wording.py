@@ -89,7 +89,8 @@ def _kv(match: Match[str]) -> Dict[str, Any]:
 
 def _host_pool(match: Match[str]) -> Dict[str, Any]:
     found = match.groupdict()
-    tokens = found.get("tokens")
+    slots = re.search(r"\((\d+) state slots", match.string)
+    tokens = slots[1] if slots else found.get("tokens")
     return {
         "name": _pool_name(found.get("what") or "kv"),
         "bytes": _gb(found["size"]),
@@ -97,8 +98,13 @@ def _host_pool(match: Match[str]) -> Dict[str, Any]:
     }
 
 
+_POOL_NAMES = {"full": "kv", "draft_swa": "draft-swa"}  # 0.5.17+ "Allocating NAME hierarchical …"
+
+
 def _pool_name(what: str) -> str:
     """The name of a host pool as the manifest spells it."""
+    if what in _POOL_NAMES:
+        return _POOL_NAMES[what]
     if "KV cache" in what and "hierarchical" in what:
         return "kv"
     if "DSA indexer" in what or "NSA indexer" in what:
@@ -106,6 +112,21 @@ def _pool_name(what: str) -> str:
     if "Mamba" in what:
         return "mamba"
     return re.sub(r"\s*\(.*", "", what).strip().rstrip(".") or "kv"
+
+
+def _state(match: Match[str]) -> Dict[str, Any]:
+    """The slots of recurrent state; 0.5.2 does not say how many. Intermediate states of
+    speculation are printed too and left out: they are not part of a slot."""
+    slots = re.search(r"max_mamba_cache_size: (\d+)", match.string)
+    return {
+        "tokens": int(slots[1]) if slots else None,
+        "conv": _gib(match["conv"]),
+        "temporal": _gib(match["temporal"]),
+    }
+
+
+def _window(match: Match[str]) -> Dict[str, Any]:
+    return {"swa": int(match["swa"]), "full": int(match["full"])}
 
 
 def _args(match: Match[str]) -> Dict[str, Any]:
@@ -160,6 +181,13 @@ ENGINE: List[Tuple[str, Pattern[str], Reader]] = [
     _row("kv_bound", r"^(?P<label>[\w. -]*?)\s?KV Cache VA upper bound", _kv),
     _row("kv", r"^(?P<label>[\w. -]*?)\s?KV Cache is allocated", _kv),
     _row("kv_final", r"^Post-capture KV sizing: (?:draft )?KV cache allocated", _kv),
+    _row(
+        "state",
+        r"^Mamba Cache is allocated\..*?conv_state size: (?P<conv>[\d.]+)\s?GB, "
+        r"ssm_state size: (?P<temporal>[\d.]+)\s?GB",
+        _state,
+    ),
+    _row("window", r"^SWAKVPool .*\bswa size: (?P<swa>\d+), full size: (?P<full>\d+)", _window),
     _row("pools_end", r"^Memory pool end", _figures),
     _row("graph_begin", r"^Capture (?P<name>.*?[Gg]raph) begin", _graph),
     _row("graph_end", r"^Capture (?P<name>.*?[Gg]raph) end", _graph),

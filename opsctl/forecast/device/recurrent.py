@@ -53,7 +53,7 @@ def recurrent(
     assert shape.state is not None
     if set_.pp > 1 and set_.key < (0, 5, 8):
         raise NoForecast("pipeline stages with recurrent layers are not forecast before 0.5.8")
-    one = _layer_bytes(shape.state, set_)
+    one = layer_bytes(shape.state, set_)
     layers = len(shape.linear)
     charged, kept = one * layers, one * layers
     if set_.key >= (0, 5, 17) and set_.pp > 1 and layers:
@@ -78,7 +78,7 @@ def recurrent(
     )
 
 
-def _layer_bytes(state: State, set_: Settings) -> int:
+def layer_bytes(state: State, set_: Settings) -> int:
     temporal, conv = state_elements(state, set_.heads_over)
     size = getattr(state, "element", 4)
     asked = set_.flags.get("mamba-ssm-dtype") or set_.env.get("SGLANG_MAMBA_SSM_DTYPE")

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
-from opsctl.forecast.device import stages
+from opsctl.forecast.device import dsa, stages
+from opsctl.forecast.device.window import pooled
 from opsctl.forecast.host import draft as drafts
 from opsctl.forecast.host import rows, versions
 from opsctl.forecast.host.model import Tier, tier, tiered
 from opsctl.forecast.host.refusals import refusal
 from opsctl.forecast.host.sizing import (
-    Ratio,
     Tokens,
+    Way,
     by_ratio,
     by_size,
     followed,
@@ -34,130 +36,117 @@ def host_pools(case: Case, device: Device) -> tuple[HostPool, ...]:
     window = rows.pool(device, "swa") is not None
     state = any(pool.name in rows.STATE for pool in device.pools)
     if not device.pools:  # tokens are not known: the geometry alone tells
-        window, state = bool(case.shape.window), bool(case.shape.linear)
+        window = pooled(case, how.set, False)
+        state = bool(case.shape.linear)
     why = refusal(case, how, window=window, state=state)
     if why:
         return (HostPool("kv", 0, device.page, None, None, None, None, None, refused=why),)
     plan = drafts.plan(case, how, window=window)
     if plan == drafts.PACKED and how.set.pp > 1:
         raise NoForecast("MTP layers in host pools over pipeline stages are not forecast")
+    return tuple(_pools(_Asked(case, device, how), plan, window, state))
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    case: Case
+    device: Device
+    how: Tier
+
+
+def _pools(asked: _Asked, plan: str, window: bool, state: bool) -> Iterable[HostPool]:
+    case, device, how = asked.case, asked.device, asked.how
     packed = 1 if plan == drafts.PACKED else 0
-    return tuple(_pools(case, device, how, plan, packed, window, state))
-
-
-def _pools(
-    case: Case, device: Device, how: Tier, plan: str, packed: int, window: bool, state: bool
-) -> Iterable[HostPool]:
-    ratio = _ratio(case, device, how)
-    sizes = _sizes(device, how, window or state)
-    kv_row = rows.kv_row(case, device, how, packed=packed)
+    ways = _ways(
+        asked, [name for name, is_there in (("swa", window), ("mamba", state)) if is_there]
+    )
     main = rows.pool(device, "kv")
     count = device.tokens if main is None else main.rows
-    found, tokens = _own(case, device, how, "kv", kv_row, count, ratio, sizes.get("kv"))
-    yield found
+    row = rows.kv_row(case, device, how, packed=packed)
+    kv, tokens = _own(asked, "kv", row, count, ways["kv"])
+    yield kv
     if case.shape.indexer is not None and how.key >= versions.DSA_APART:
         row = rows.own_indexer_row(case, device, how, packed=packed)
-        yield _like(how, "indexer", "kv", row, tokens, device.page, spare=device.page)
+        yield _like(asked, "indexer", "kv", row, tokens, spare=device.page)
     if window:
         swa = rows.pool(device, "swa")
         row = rows.window_row(case, device, how)
-        pool, _ = _own(
-            case,
-            device,
-            how,
-            "swa",
-            row,
-            None if swa is None else swa.rows,
-            ratio,
-            sizes.get("swa"),
-        )
-        yield pool
+        yield _own(asked, "swa", row, None if swa is None else swa.rows, ways["swa"])[0]
     if state:
-        yield _state(case, device, how, ratio, sizes.get("mamba"))
+        slots = rows.pool(device, "mamba")
+        row = rows.state_row(case, how, device.stage)
+        yield _own(
+            asked, "mamba", row, None if slots is None else slots.rows, ways["mamba"], page=1
+        )[0]
     if plan == drafts.SIDECAR:
-        assert case.draft is not None
-        row = rows.draft_row(case.draft, how)
-        beside = followed(tokens, device.tokens, device.page, how.key)
-        yield _like(how, "draft", "kv", row, beside, device.page)
-        if case.draft.indexer is not None and how.key >= versions.PACKED:
-            row = len(case.draft.full) * rows.indexer_row(case.draft.indexer.head_dim)
-            yield _like(how, "draft-indexer", "draft", row, beside, device.page, spare=device.page)
+        yield from _sidecar(asked, tokens)
 
 
-def _state(case: Case, device: Device, how: Tier, ratio: Ratio, size: float | None) -> HostPool:
-    """Slots of recurrent state; a "page" is one slot."""
-    pools = [pool for pool in device.pools if pool.name in rows.STATE]
-    if not pools:
-        raise NoForecast("the size of the recurrent state is not known")
-    row = sum(pool.bytes_per_row for pool in pools)
-    pool, _ = _own(case, device, how, "mamba", row, pools[0].rows, ratio, size, page=1)
-    return pool
+def _sidecar(asked: _Asked, tokens: Tokens) -> Iterable[HostPool]:
+    device, how, draft = asked.device, asked.how, asked.case.draft
+    assert draft is not None
+    beside = followed(tokens, device.tokens, device.page, how.key)
+    yield _like(asked, "draft", "kv", rows.draft_row(asked.case, how), beside)
+    if draft.indexer is not None and how.key >= versions.PACKED:
+        row = len(draft.full) * dsa.index_bytes(draft.indexer)
+        yield _like(asked, "draft-indexer", "draft", row, beside, spare=device.page)
 
 
 # -- one pool -----------------------------------------------------------------------------------
 
 
 def _own(
-    case: Case,
-    device: Device,
-    how: Tier,
-    name: str,
-    row: int,
-    count: Figure | None,
-    ratio: Ratio,
-    size: float | None,
-    page: int | None = None,
+    asked: _Asked, name: str, row: int, count: Figure | None, way: Way, page: int = 0
 ) -> tuple[HostPool, Tokens]:
     """A pool that is sized by itself: by size if there is one, else by the ratio to the device's
-    pool of the same name."""
-    page = device.page if page is None else page
-    if size:
-        tokens = by_size(size, _widest(case, how, device, row), page, how.key)
+    pool of the same name, whose rows are `count`."""
+    how, page = asked.how, page or asked.device.page
+    if way.size:
+        tokens = by_size(way.size, _widest(asked, row), page, how.key, shared=way.shared)
     else:
-        tokens = by_ratio(count, ratio, page, how.key)
-    bytes_ = None if tokens.value is None else tokens.value * row
+        tokens = by_ratio(count, way.ratio, page, how.key)
+    value, least, most = (_times(n, row) for n in (tokens.value, tokens.least, tokens.most))
     pool = HostPool(
         name,
         row,
         page,
-        None if size or how.auto else how.ratio,
-        size or None,
+        None if way.size or how.auto else how.ratio,
+        way.size or None,
         tokens.value,
-        bytes_,
-        _pinned(bytes_, how),
-        _pinned(None if tokens.least is None else tokens.least * row, how),
-        _pinned(None if tokens.most is None else tokens.most * row, how),
+        value,
+        _pinned(value, how),
+        _pinned(least, how),
+        _pinned(most, how),
         of=name,
-        auto=how.auto,
-        refused=_too_small(case.version, name, tokens, count, how),
+        auto=how.auto or way.shared,
+        refused=_refused(asked, name, tokens, count),
     )
     return pool, tokens
 
 
 def _like(
-    how: Tier, name: str, like: str, row: int, tokens: Tokens, page: int, *, spare: int = 0
+    asked: _Asked, name: str, like: str, row: int, tokens: Tokens, *, spare: int = 0
 ) -> HostPool:
     """A pool that takes the tokens of another. `spare`: rows that are allocated beyond them, which
     the engine does not log."""
-
-    def taken(count: int | None) -> int | None:
-        return None if count is None else (count + spare) * row
-
-    value = tokens.value
     return HostPool(
         name,
         row,
-        page,
+        asked.device.page,
         None,
         None,
-        value,
-        None if value is None else value * row,
-        taken(value),
-        taken(tokens.least),
-        taken(tokens.most),
+        tokens.value,
+        _times(tokens.value, row),
+        _times(tokens.value, row, spare),
+        _times(tokens.least, row, spare),
+        _times(tokens.most, row, spare),
         like=like,
-        auto=how.auto,
+        auto=asked.how.auto,
     )
+
+
+def _times(tokens: int | None, row: int, spare: int = 0) -> int | None:
+    return None if tokens is None else (tokens + spare) * row
 
 
 def _pinned(size: int | None, how: Tier) -> int | None:
@@ -166,7 +155,10 @@ def _pinned(size: int | None, how: Tier) -> int | None:
     return power_of_two(size)
 
 
-def _too_small(version: str, name: str, tokens: Tokens, count: Figure | None, how: Tier) -> str:
+def _refused(asked: _Asked, name: str, tokens: Tokens, count: Figure | None) -> str:
+    version, how = asked.case.version, asked.how
+    if how.auto and tokens.most is not None and tokens.most <= asked.device.page:
+        return f"{version} finds no host memory for its pools beyond the 10 GiB that it leaves"
     if how.key >= versions.SMALLER or tokens.value is None or count is None:
         return ""
     if tokens.value > count.value:
@@ -180,43 +172,43 @@ def _too_small(version: str, name: str, tokens: Tokens, count: Figure | None, ho
 # -- how much -----------------------------------------------------------------------------------
 
 
-def _ratio(case: Case, device: Device, how: Tier) -> Ratio:
-    if not how.auto:
-        return given(how.ratio)
-    if not device.pools:
-        return Ratio(None, None, None)
-    return found_free(case, how, [pool.bytes for pool in device.pools])
-
-
-def _sizes(device: Device, how: Tier, several: bool) -> dict[str, float]:
-    """GB of each pool by name; none if they are sized by ratio.
+def _ways(asked: _Asked, others: Sequence[str]) -> dict[str, Way]:
+    """How the pool "kv" and each of `others` is sized.
 
     With several pools hicache-size goes to each of them up to 0.5.16, and is split by the device's
     bytes from 0.5.17 on. An indexer's and a draft's pool come on top in all versions.
     """
+    device, how = asked.device, asked.how
+    names = ("kv", *others)
     if not how.size:
-        return {}
-    if not several or how.key < versions.SPLIT:
-        return dict.fromkeys(("kv", "swa", "mamba"), how.size)
-    shares: dict[str, int] = {}
+        found = given(how.ratio)
+        if how.auto:
+            found = found_free(asked.case, how, [pool.bytes for pool in device.pools])
+        return dict.fromkeys(names, Way(found, 0.0, False))
+    if not others or how.key < versions.SPLIT:
+        return dict.fromkeys(names, Way(given(how.ratio), how.size, False))
+    shares = dict.fromkeys(names, 0)
     for pool in device.pools:
         name = "mamba" if pool.name in rows.STATE else pool.name
-        if name in ("kv", "swa", "mamba"):
-            shares[name] = shares.get(name, 0) + pool.bytes.value
+        if name in shares:
+            shares[name] += pool.bytes.value
     total = sum(shares.values())
-    if not total:
+    if not all(shares.values()):
         raise NoForecast("hicache-size is split by the device's pools, whose sizes are not known")
-    return {name: how.size * share / total for name, share in shares.items()}
+    return {
+        name: Way(given(how.ratio), how.size * share / total, True)
+        for name, share in shares.items()
+    }
 
 
-def _widest(case: Case, how: Tier, device: Device, row: int) -> int:
+def _widest(asked: _Asked, row: int) -> int:
     """The row of the stage that fits the fewest tokens into hicache-size, whose number all stages
     take from 0.5.15 on. Sure where every layer is alike."""
+    how, shape = asked.how, asked.case.shape
     if how.set.pp == 1 or how.key < versions.STAGES_AGREE:
         return row
-    shape = case.shape
     if shape.window or shape.linear:
         raise NoForecast("hicache-size over pipeline stages of a hybrid model is not forecast")
     runs = stages.runs(shape.layers, how.set)
-    mine = runs[device.stage][1] - runs[device.stage][0]
-    return row // mine * max(end - first for first, end in runs)
+    first, end = runs[asked.device.stage]
+    return row // (end - first) * max(last - start for start, last in runs)

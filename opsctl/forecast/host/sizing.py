@@ -9,7 +9,9 @@ from opsctl.forecast.host import versions
 from opsctl.forecast.host.memory import RESERVE, after_processes
 from opsctl.forecast.host.model import Tier
 from opsctl.forecast.values import Case, Figure
+from opsctl.onhost.expect import sidecar_tokens, whole_pages
 
+SHARE_BAND = 0.01  # of a share of hicache-size, a judgement
 SLACK = 0.05  # of the budget, beside the pools (hicache_auto_size.py)
 
 
@@ -35,17 +37,23 @@ def given(ratio: float) -> Ratio:
     return Ratio(ratio, ratio, ratio)
 
 
-def whole_pages(tokens: int, page: int, key: tuple[int, ...]) -> int:
-    """Cut down to whole pages up to 0.5.5.post2; a page beyond the whole ones since."""
-    if key < versions.PAGE_MORE:
-        return tokens - tokens % page
-    return (tokens // page + 1) * page
+@dataclass(frozen=True, slots=True)
+class Way:
+    """`size`: GB if above zero, and then it counts; else `ratio`. `shared`: the size is a share of
+    hicache-size by the device's bytes, which come out a little different from what was forecast."""
+
+    ratio: Ratio
+    size: float
+    shared: bool
 
 
-def by_size(size: float, row: int, page: int, key: tuple[int, ...]) -> Tokens:
+def by_size(
+    size: float, row: int, page: int, key: tuple[int, ...], *, shared: bool = False
+) -> Tokens:
     """`size`: GB = 10^9 bytes. `row`: the widest of all stages where they agree on the least."""
     tokens = whole_pages(int(size * 1e9 // row), page, key)
-    return Tokens(tokens, tokens, tokens)
+    band = int(tokens * SHARE_BAND) + page if shared else 0
+    return Tokens(tokens, tokens - band, tokens + band)
 
 
 def by_ratio(rows: Figure | None, ratio: Ratio, page: int, key: tuple[int, ...]) -> Tokens:
@@ -64,31 +72,22 @@ def by_ratio(rows: Figure | None, ratio: Ratio, page: int, key: tuple[int, ...])
 
 
 def followed(target: Tokens, device: Figure | None, page: int, key: tuple[int, ...]) -> Tokens:
-    """A draft's own pool beside a target's host pool of `target` tokens.
-
-    Up to 0.5.22 it is sized by the ratio of the two pools, in floating point, and padded again: a
-    page more than the target, or none if the ratio came out a trifle too small.
-    """
+    """A draft's own pool beside a target's host pool of `target` tokens."""
     if key >= versions.SIDECAR_EQUAL:
         return target
 
-    def padded(tokens: int | None, rows: int | None) -> int | None:
+    def beside(tokens: int | None) -> int | None:
         if tokens is None:
             return None
-        if not rows:
+        if device is None or not device.value:
             return tokens + page
-        return whole_pages(int(rows * (tokens / rows)), page, key)
+        return sidecar_tokens(tokens, device.value, page, key)
 
-    exact = device is not None and device.least == device.most
-    if exact or device is None:
-        rows = device.value if device is not None else None
-        value = padded(target.value, rows)
-        return Tokens(value, value if exact else target.value, value)
-    return Tokens(
-        padded(target.value, device.value),
-        target.least,
-        None if target.most is None else target.most + page,
-    )
+    value = beside(target.value)
+    if device is not None and device.least == device.most:
+        return Tokens(value, value, value)
+    most = None if target.most is None else target.most + page
+    return Tokens(value, target.least, most)
 
 
 def found_free(case: Case, tier: Tier, mirrored: Iterable[Figure | None]) -> Ratio:

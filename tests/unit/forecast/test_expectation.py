@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from opsctl.forecast import expectation, forecast, still_holds
-from opsctl.forecast.fit import PROCESS, judge, stopped
+from opsctl.forecast.fit import PROCESS, of_total, stopped
 from opsctl.onhost.expect import GiB, gb, gib
 
 RANKS = [f"TP{n}" for n in range(8)]
@@ -233,22 +233,22 @@ POOL = 44_770_923_648
     [(449, 32, "fits"), (449, 75, "tight"), (449, 80, "does not fit"), (380, 16, "does not fit")],
 )
 def test_verdicts(available: int, threshold: int, verdict: str) -> None:
-    found = judge(available * GiB, 8, [POOL], threshold * GiB, "0.5.9")
+    found = of_total(available * GiB, 8, [POOL], threshold * GiB, "0.5.9")
     assert found.verdict == verdict
 
 
 def test_the_newest_versions_may_refuse_what_fits() -> None:
-    """413 GiB, 8 ranks: above (413 − 10) / 15 = 26.9 GiB a rank it is a matter of luck."""
-    lucky = judge(413 * GiB, 8, [int(41.7 * GiB)], 16 * GiB, "0.5.23")
-    assert lucky.verdict == "tight" and "28.85 GB" in lucky.reasons[0]
-    safe = judge(413 * GiB, 8, [int(26.8 * GiB)], 16 * GiB, "0.5.23")
+    """449 GiB, 8 ranks of 4.5 ± 1 GiB: above (405 − 10) / 15 = 26.3 GiB a rank it may be luck."""
+    lucky = of_total(449 * GiB, 8, [int(41.7 * GiB)], 16 * GiB, "0.5.23")
+    assert lucky.verdict == "tight" and "28.28 GB" in lucky.reasons[0]
+    safe = of_total(449 * GiB, 8, [int(26.3 * GiB)], 16 * GiB, "0.5.23")
     assert safe.verdict == "fits"
-    never = judge(413 * GiB, 8, [int(50.5 * GiB)], 0, "0.5.23")
+    never = of_total(449 * GiB, 8, [int(51.6 * GiB)], 0, "0.5.23")
     assert never.verdict == "does not fit"
 
 
 def test_unknown_pools_have_no_verdict() -> None:
-    assert judge(449 * GiB, 8, None, 0, "0.5.9").verdict == "unknown"
+    assert of_total(449 * GiB, 8, None, 0, "0.5.9").verdict == "unknown"
 
 
 # -- a second deployment ------------------------------------------------------------------------

@@ -235,7 +235,7 @@ def test_two_pools_without_a_draft_are_two_pools_of_the_target() -> None:
         "[2026-11-01 10:00:00 TP0] KV Cache is allocated. #tokens: 80, KV size: 0.50 GB"
     ).ranks["TP0"]
     assert rank.kv_tokens == 100
-    assert rank.other_pools == [{"tokens": 80, "bytes": gib(0.5)}]
+    assert rank.other_pools == [{"name": "", "tokens": 80, "bytes": gib(0.5)}]
     assert rank.draft == {}
 
 

@@ -23,6 +23,7 @@ from opsctl.forecast.values import (
 )
 
 GIB = 1 << 30
+B300 = Hardware(8, ("NVIDIA B300",) * 8, None, (10, 3))
 ALL = [
     "0.5.2", "0.5.3", "0.5.3.post3", "0.5.4", "0.5.4.post1", "0.5.4.post3", "0.5.5",
     "0.5.5.post2", "0.5.5.post3", "0.5.6", "0.5.7", "0.5.8.post1", "0.5.9", "0.5.10", "0.5.11",
@@ -116,7 +117,13 @@ def glm52(**more: Any) -> Geometry:
 def test_glm_5_2_and_its_indexer() -> None:
     """Public log of MI355X, about 0.5.20: 153.81 and 35.25 GB."""
     found = host_pools(
-        case("0.5.20", glm52(), 4, flags={"hicache-ratio": 2.0, "kv-cache-dtype": "fp8_e4m3"}),
+        case(
+            "0.5.20",
+            glm52(),
+            4,
+            flags={"hicache-ratio": 2.0, "kv-cache-dtype": "fp8_e4m3"},
+            hardware=Hardware(4, ("AMD Instinct MI355X",) * 4, None, (9, 5), "amd"),
+        ),
         device(3423488 // 2 - 1, kv=(3423488 // 2 - 1, 44928), indexer=(3423488 // 2 - 1, 10296)),
     )
     assert [pool.name for pool in found] == ["kv", "indexer"]
@@ -130,7 +137,7 @@ def test_glm_5_2_with_mtp_by_size() -> None:
     draft = mla(1, indexer=Indexer(128, (0,)), nextn=1)
     flags = {"hicache-size": 270, "kv-cache-dtype": "fp8_e4m3", "speculative-algorithm": "NEXTN"}
     found = host_pools(
-        case("0.5.16", glm52(), 8, flags=flags, draft=draft),
+        case("0.5.16", glm52(), 8, flags=flags, draft=draft, hardware=B300),
         device(1000000, 64, kv=(1000000, 44928), indexer=(1000000, 10296)),
     )
     assert [pool.name for pool in found] == ["kv", "indexer", "draft"]
