@@ -2,5 +2,6 @@
 
 from opsctl.engine.catalogue import Catalogue, catalogue, versions
 from opsctl.engine.flag import Flag
+from opsctl.engine.renames import having
 
-__all__ = ["Catalogue", "Flag", "catalogue", "versions"]
+__all__ = ["Catalogue", "Flag", "catalogue", "having", "versions"]

@@ -6,15 +6,15 @@ pass there today and mean something else in the next version.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from functools import cache
-from importlib.resources import files
 from typing import Any
 
+from opsctl.engine import order, store
 from opsctl.engine import ranks as _ranks
 from opsctl.engine.flag import Flag, from_data
 from opsctl.engine.names import explain
+from opsctl.engine.renames import having, successor
 from opsctl.engine.values import Refused, text, typed
 from opsctl.errors import Problem, SpecError
 
@@ -41,10 +41,9 @@ _SECRET_WORDS = {"key", "apikey", "token", "secret", "password", "passwd", "wate
 class Catalogue:
     """All flags of `version`. Made by `catalogue`."""
 
-    def __init__(self, version: str, flags: Mapping[str, Flag], history: Mapping[str, Any]) -> None:
+    def __init__(self, version: str, flags: Mapping[str, Flag]) -> None:
         self.version = version
         self.flags = dict(flags)
-        self._history = history
         self._names = {n: flag.name for flag in flags.values() for n in flag.names}
         self._onoff = [flag.name for flag in flags.values() if flag.kind == "onoff"]
 
@@ -105,11 +104,16 @@ class Catalogue:
         return out
 
     def get(self, flags: Mapping[str, Any], name: str) -> Any:
-        """The value of `name` in typed `flags`, or the parser's default; None if there is none."""
+        """The value of `name` in typed `flags`, or the parser's default: False for a switch, None
+        if there is no default or no such flag in this version."""
         if name in flags:
             return flags[name]
         flag = self.flags.get(name)
-        return flag.default if flag else None
+        return flag.unset if flag else None
+
+    def canonical(self, name: str) -> str | None:
+        """The canonical name of a flag by any of its exact names."""
+        return self._names.get(name)
 
     def has_reasoning_parser(self, flags: Mapping[str, Any]) -> bool:
         """Whether a reasoning parser is named. "auto" is not: the engine may find none."""
@@ -127,21 +131,26 @@ class Catalogue:
         canonical = self._names[name]
         if canonical in ELSEWHERE:
             return Problem("is not written among the flags", hint=ELSEWHERE[canonical])
+        if self.flags[canonical].kind == "refused":
+            instead = self.flags[canonical].deprecated
+            return Problem(
+                f"SGLang {self.version} knows this name only to refuse it",
+                hint=f"use {instead}" if instead else "",
+            )
         inline = isinstance(value, Mapping) or "{" in str(value)
         if canonical in SECRET and (canonical != "watermark-config" or inline):
             return Problem("would stand readable in the unit", hint=SECRET[canonical])
         return None
 
     def _unknown(self, name: str) -> Problem:
-        elsewhere = [v for v in self._history["flags"].get(name, ()) if v != self.version]
-        for version in (v for v in elsewhere if v in versions()):
-            meant = catalogue(version)._names.get(name, "")
-            if meant in self._names:
-                return Problem(
-                    f"SGLang {self.version} does not have this name; {version} does",
-                    hint=f"write {self._names[meant]}",
-                )
-        return explain(name, self.version, self._names, self._onoff, elsewhere)
+        elsewhere = having(name)
+        there = order.said(elsewhere, versions())
+        if elsewhere and (now := successor(name, self.version)) is not None:
+            do = "do" if len(elsewhere) > 1 else "does"
+            return Problem(
+                f"SGLang {self.version} does not have this name; {there} {do}", hint=f"write {now}"
+            )
+        return explain(name, self.version, self._names, self._onoff, there, len(elsewhere))
 
     def _take(self, flag: Flag, value: Any, found: dict[str, Any]) -> Problem | None:
         try:
@@ -155,37 +164,28 @@ class Catalogue:
 
 def versions() -> list[str]:
     """The versions that there is a catalogue of, oldest first."""
-    names = (
-        p.name.removesuffix(".json") for p in files("opsctl.engine").joinpath("data").iterdir()
-    )
-    return sorted((n for n in names if n[0].isdigit()), key=_age)
+    return list(store.where())
 
 
 @cache
 def catalogue(version: str) -> Catalogue:
-    """The catalogue of exactly `version`. Raises SpecError naming the versions that there are."""
+    """The catalogue of exactly `version`. Raises SpecError: there is none, and what makes one;
+    OpsctlError: its file cannot be read."""
     known = versions()
     if version not in known:
+        command = f"read it from the released package: opsctl catalog add {version}"
         raise SpecError(
             [
                 Problem(
                     "no catalogue of flags for this version of SGLang",
                     key="engine.version",
                     value=str(version),
-                    allowed=", ".join(known),
+                    allowed=", ".join(order.nearest(version, known)) + ", …",
+                    hint=command if order.is_version(version) else "see opsctl catalog list",
                 )
             ]
         )
-    table = _read(version)["flags"]
-    return Catalogue(version, {n: from_data(n, e) for n, e in table.items()}, _read("history"))
-
-
-def _read(name: str) -> Any:
-    return json.loads(files("opsctl.engine").joinpath("data", f"{name}.json").read_text("utf-8"))
-
-
-def _age(version: str) -> tuple[int, ...]:
-    return tuple(int(part) for part in version.split(".") if part.isdigit())
+    return Catalogue(version, {n: from_data(n, e) for n, e in store.table(version).items()})
 
 
 def _placed(problem: Problem, name: Any, value: Any, service: str) -> Problem:

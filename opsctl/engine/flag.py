@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,6 +15,7 @@ from typing import Any
 #   graph_config  JSON: {"decode"|"prefill": {setting: value}}
 #   lora          PATH, NAME=PATH, or JSON with lora_name and lora_path
 #   void          accepted by the engine and without any effect
+#   refused       known to the engine only to end with a message
 JSON_KINDS = frozenset({"json", "json_list", "graph_config"})
 
 
@@ -24,6 +26,7 @@ class Flag:
     `nargs`: "" one value, "?" at most one, "*" any number, "+" at least one.
     `deprecated`: None if it is not; else what to use in its place, "" if the engine does not say.
     `default`: as the parser has it; None also where the engine decides later.
+    `fallback`: what an unset value becomes where nothing else in the engine decides (0.5.20 on).
     """
 
     name: str
@@ -33,6 +36,7 @@ class Flag:
     nargs: str = ""
     choices: tuple[Any, ...] = ()
     default: Any = None
+    fallback: Any = None
     deprecated: str | None = None
 
     @property
@@ -40,11 +44,16 @@ class Flag:
         return self.nargs in ("*", "+")
 
     @property
+    def unset(self) -> Any:
+        """What the parser makes of a command line without it."""
+        return False if self.kind == "switch" and self.default is None else self.default
+
+    @property
     def names(self) -> tuple[str, ...]:
         return (self.name, *self.aliases)
 
 
-def from_data(name: str, entry: dict[str, Any]) -> Flag:
+def from_data(name: str, entry: Mapping[str, Any]) -> Flag:
     return Flag(
         name=name,
         kind=entry["kind"],
@@ -53,5 +62,6 @@ def from_data(name: str, entry: dict[str, Any]) -> Flag:
         nargs=entry.get("nargs", ""),
         choices=tuple(entry.get("choices", ())),
         default=entry.get("default"),
+        fallback=entry.get("fallback"),
         deprecated=entry.get("deprecated"),
     )

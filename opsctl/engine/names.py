@@ -13,12 +13,13 @@ def explain(
     version: str,
     known: Mapping[str, str],
     onoff: Sequence[str],
-    elsewhere: Sequence[str],
+    elsewhere: str,
+    count: int,
 ) -> Problem:
     """Why `name` is refused. (Only the words; its place is put in by the caller.)
 
     `known`: every exact name of this version → its canonical name; `onoff`: canonical names that
-    have a --no- form; `elsewhere`: other versions that have the name, oldest first.
+    have a --no- form; `elsewhere`: the other versions that have the name, `count` of them.
     """
     bare = name.lstrip("-")
     if bare != name and bare in known:
@@ -29,8 +30,8 @@ def explain(
     if spelled.startswith("no-") and spelled[3:] in onoff:
         return Problem("is the negative form of a flag", hint=f"write {spelled[3:]}: false")
     if elsewhere:
-        has = f"{', '.join(elsewhere)} {'do' if len(elsewhere) > 1 else 'does'}"
-        message = f"SGLang {version} does not have this flag; {has}"
+        message = f"SGLang {version} does not have this flag; {elsewhere} "
+        message += "do" if count > 1 else "does"
         return Problem(message, hint=_near(spelled, known, 0.8))
     if spelled and (longer := sorted({known[n] for n in known if n.startswith(spelled)})):
         return Problem(

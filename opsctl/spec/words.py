@@ -9,7 +9,7 @@ from typing import Any, Union, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
 
-from opsctl.engine import catalogue, versions
+from opsctl.engine import having
 from opsctl.errors import Problem
 from opsctl.spec.models import Service
 
@@ -113,7 +113,7 @@ def _place(name: str, keys: list[str]) -> str:
     spelled = name.lower().replace("_", "-")
     if spelled in ("api-key", "admin-api-key"):
         return f"write it as secrets.{spelled}"
-    if any(spelled in flag.names for v in versions() for flag in catalogue(v).flags.values()):
+    if having(spelled):
         return f"write it under flags, as {spelled}"
     return _near(name, keys)
 

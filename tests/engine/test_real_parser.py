@@ -264,9 +264,9 @@ def test_refused(
 OF_OTHER_VERSIONS = [
     ("0.5.9", "enable-hicache", "write enable-hierarchical-cache"),
     ("0.5.9", "attn-dp-size", "0.5.23"),
-    ("0.5.23", "cuda-graph-max-bs", "0.5.9"),
+    ("0.5.23", "cuda-graph-max-bs", "write cuda-graph-max-bs-decode"),
     ("0.5.23", "disable-hicache-numa-detect", "0.5.9"),
-    ("0.5.23", "enable-ep-moe", "0.5.2"),
+    ("0.5.23", "enable-ep-moe", "0.5.2 to 0.5.4 do"),
 ]
 
 

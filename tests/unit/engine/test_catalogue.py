@@ -17,17 +17,21 @@ def refused(version: str, flags: dict[Any, Any]) -> str:
     return str(problems[0])
 
 
-def test_versions_oldest_first() -> None:
-    assert versions() == ["0.5.9", "0.5.23"]
+WITHOUT = [
+    ("0.5.24", "allowed: 0.5.21, 0.5.22, 0.5.23, …; read it from the released package: opsctl "
+     "catalog add 0.5.24"),
+    ("0.5.9.post1", "allowed: 0.5.8.post1, 0.5.9, 0.5.10, …; read it from"),
+    ("0.4.6", "allowed: 0.5.2, 0.5.3, 0.5.3.post1, …; read it from"),
+    ("latest", "allowed: 0.5.21, 0.5.22, 0.5.23, …; see opsctl catalog list"),
+]  # fmt: skip
 
 
-def test_a_version_without_a_catalogue_names_those_with_one() -> None:
+@pytest.mark.parametrize(("version", "said"), WITHOUT)
+def test_a_version_without_a_catalogue_is_told_how_to_make_one(version: str, said: str) -> None:
     with pytest.raises(SpecError) as caught:
-        catalogue("0.5.10")
-    assert str(caught.value) == (
-        "key engine.version: no catalogue of flags for this version of SGLang "
-        "(value: 0.5.10); allowed: 0.5.9, 0.5.23"
-    )
+        catalogue(version)
+    start = "key engine.version: no catalogue of flags for this version of SGLang (value: "
+    assert str(caught.value).startswith(f"{start}{version}); {said}")
 
 
 NAMES = [
@@ -40,9 +44,17 @@ NAMES = [
     ("0.5.9", "hicache-ratoi", "did you mean hicache-ratio?"),
     ("0.5.9", "reasoning_parser", "write reasoning-parser"),
     ("0.5.9", "enable-hicache", "0.5.23 does (value: 1); write enable-hierarchical-cache"),
-    ("0.5.9", "attn-dp-size", "0.5.9 does not have this flag; 0.5.23 does"),
-    ("0.5.23", "enable-ep-moe", "0.5.23 does not have this flag; 0.5.2 does"),
-    ("0.5.23", "cuda-graph-max-bs", "0.5.9, 0.5.10.post1 do"),
+    ("0.5.9", "attn-dp-size", "0.5.9 does not have this flag; 0.5.22, 0.5.23 do"),
+    (
+        "0.5.23",
+        "enable-ep-moe",
+        "0.5.23 does not have this name; 0.5.2 to 0.5.4 do (value: 1); write ep-size",
+    ),
+    (
+        "0.5.23",
+        "cuda-graph-max-bs",
+        "0.5.2 to 0.5.19 do (value: 1); write cuda-graph-max-bs-decode",
+    ),
     ("0.5.23", "no-dllm-fdfo", "write dllm-fdfo: false"),
     ("0.5.9", "hicаche-ratio", "did you mean hicache-ratio?"),  # a Cyrillic а
     ("0.5.9", "ratio", "SGLang 0.5.9 has no such flag (value: 1)"),

@@ -68,7 +68,7 @@ WRONG: list[tuple[dict[str, Any], list[str]]] = [
     ({"timing": {"drain": -1}}, ["out of range"]),
     ({"model": {"path": "K"}}, ["key model.path: must be an absolute path on the host"]),
     ({"model": {}}, ["key model.path: is missing"]),
-    ({"engine": {"version": "0.5.8"}}, ["key engine.version", "allowed: 0.5.9, 0.5.23"]),
+    ({"engine": {"version": "0.5.24"}}, ["key engine.version", "opsctl catalog add 0.5.24"]),
     ({"engine": {"version": 0.5}}, ['quote it: "0.5"']),
     ({"flags": {"hicache_ratio": 3}}, ["key flags.hicache_ratio", "write hicache-ratio"]),
     ({"flags": {"tp-size": 3, "nnodes": 2}}, ["key flags: tp-size 3"]),
