@@ -41,14 +41,16 @@ def seconds(facts: StartFacts) -> Dict[str, float]:
     lines had no times."""
     if not (facts.began and facts.readied > facts.began):
         return {}
-    boundaries: Dict[Tuple[str, int], int] = {}
+    boundaries: Dict[Tuple[str, int], Tuple[int, int]] = {}  # → time, place among its rank's
     for rank in facts.ranks.values():
         seen: Dict[str, int] = {}
-        for name, time in rank.ends:
+        for place, (name, time) in enumerate(rank.ends):
             seen[name] = seen.get(name, 0) + 1
             key = (name, seen[name])
-            boundaries[key] = max(boundaries.get(key, 0), int(time))
-    ordered = sorted((time, name) for (name, _), time in boundaries.items())
+            boundaries[key] = max(boundaries.get(key, (0, 0)), (int(time), place))
+    ordered = [
+        (time, name) for time, _, name in sorted((*at, n) for (n, _), at in boundaries.items())
+    ]
     pinned = any(name == "host_begin" for _, name in ordered)
     if facts.served and pinned:
         ordered.append((facts.served, "host_pools"))

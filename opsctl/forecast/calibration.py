@@ -1,0 +1,173 @@
+"""The best that is known by measurement: earlier starts here, a journal, the owner's figures.
+
+An earlier start replaces estimates only where its figures hold for these settings: forecast/
+carried.py says which settings matter. Figures of two sources are mixed only where they do not
+depend on each other: memory before and after the weights come from one and the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from opsctl.forecast import carried
+from opsctl.forecast.figures import after_weights, agreed, least, most
+from opsctl.forecast.journalled import from_journal
+from opsctl.forecast.values import MEASURED, Figure, Measured
+from opsctl.onhost.expect import version_key
+from opsctl.onhost.learned import RECORDED, recorded_tokens
+
+__all__ = ["from_journal", "measured"]
+
+LIKE = "an earlier start here of the same model, version and parallelism"
+WRITTEN = "memory.calibration of the description"
+SIZES = (
+    "tp-size",
+    "pp-size",
+    "dp-size",
+    "ep-size",
+    "attn-dp-size",
+    "nnodes",
+    "enable-dp-attention",
+)
+
+
+def measured(
+    manifest: Mapping[str, Any],
+    facts: Mapping[str, Any],
+    calibration: Any = None,
+    journal: str = "",
+) -> Measured:
+    """From recorded starts ("starts" of `facts`, the newest first), else a journal's text, else
+    the owner's figures (a mapping or object with gpu_free_before, gpu_free_after, kv_tokens).
+    Raises Refused for a journal that tells of no start.
+    """
+    found = recorded(manifest, facts.get("starts") or [])
+    if journal:
+        found = _filled(found, from_journal(journal, manifest))
+    found = _filled(found, written(calibration))
+    return replace(found, prefill=found.prefill or _served(facts))
+
+
+def written(calibration: Any) -> Measured:
+    """What the owner wrote down, or typed."""
+    get = calibration.get if isinstance(calibration, Mapping) else _getter(calibration)
+    before, after, tokens = get("gpu_free_before"), get("gpu_free_after"), get("kv_tokens")
+    if before is None and after is None and tokens is None:
+        return Measured()
+    return Measured(tokens, before, after, source=WRITTEN, sure=tokens is None)
+
+
+def _getter(calibration: Any) -> Any:
+    return lambda name: getattr(calibration, name, None)
+
+
+def _filled(first: Measured, second: Measured) -> Measured:
+    """`first`, and from `second` what it lacks. Free memory is one figure of two parts: where
+    `first` has both, none is taken."""
+    whole = first.free_before is not None and first.free_after is not None
+    changed: dict[str, Any] = {}
+    if not whole and (second.free_before is not None or second.free_after is not None):
+        both = second.free_before is not None and second.free_after is not None
+        for name in ("free_before", "free_after"):
+            value = getattr(second, name)
+            if both or getattr(first, name) is None:
+                changed[name] = value if value is not None else getattr(first, name)
+        changed["exact"] = second.exact and first.exact
+    if first.tokens is None and second.tokens is not None:
+        changed["sure"] = second.sure
+    for name in ("tokens", "weights", "draft_weights", "process", "prefill"):
+        if getattr(first, name) is None and getattr(second, name) is not None:
+            changed[name] = getattr(second, name)
+    if not first.seconds and second.seconds:
+        changed["seconds"], changed["cached"] = second.seconds, second.cached
+    if not changed:
+        return replace(first, notes=(*first.notes, *second.notes))
+    told = [text for text in (first.source, second.source) if text]
+    return replace(first, **changed, source="; ".join(told), notes=(*first.notes, *second.notes))
+
+
+# -- recorded starts ------------------------------------------------------------------------------
+
+
+def recorded(manifest: Mapping[str, Any], starts: Sequence[Mapping[str, Any]]) -> Measured:
+    """The newest start with the same gpu_key; else the newest of the same model, version and
+    parallelism whose other settings leave free memory alone; else nothing."""
+    tokens = recorded_tokens(manifest, starts)
+    for start in starts:
+        if tokens is not None and start.get("gpu_key") == manifest.get("gpu_key"):
+            found = _figures(manifest, start, RECORDED)
+            if found.tokens == tokens:
+                return found
+    for start in starts:
+        if _related(manifest, start):
+            return _carried(manifest, start)
+    return Measured()
+
+
+def _related(manifest: Mapping[str, Any], start: Mapping[str, Any]) -> bool:
+    """Same model, version, ranks and cards. Records of earlier releases of opsctl lack flags."""
+    flags = start.get("flags")
+    return (
+        isinstance(flags, Mapping)
+        and (start.get("model") or {}).get("path") == manifest["model"]["path"]
+        and start.get("engine_version") == manifest["engine"]["version"]
+        and start.get("gpus") == manifest.get("gpus")
+        and set(manifest["ranks"]) <= set(start.get("ranks") or {})
+        and all(flags.get(name) == manifest["flags"].get(name) for name in SIZES)
+    )
+
+
+def _carried(manifest: Mapping[str, Any], start: Mapping[str, Any]) -> Measured:
+    """What of a related start holds for other settings."""
+    found, notes = _figures(manifest, start, LIKE), []
+    old, new = start["flags"], manifest["flags"]
+    env, new_env = start.get("env") or {}, manifest.get("env") or {}
+    changed = carried.changes(old, new, env, new_env)
+    if changed or carried.token_changes(old, new) or carried.draft_changes(old, new):
+        found = replace(found, tokens=None)
+    if changed:
+        notes.append(
+            f"{', '.join(changed)} changed since the earlier start: its free GPU memory and "
+            "weights were not used"
+        )
+        found = replace(found, free_before=None, free_after=None, weights=None)
+    if carried.draft_changes(old, new):
+        found = replace(found, draft_weights=None)
+        if version_key(str(manifest["engine"]["version"])) >= carried.DRAFT_FIRST:
+            found = replace(found, free_after=None)
+    return replace(found, notes=tuple(notes))
+
+
+def _figures(manifest: Mapping[str, Any], start: Mapping[str, Any], source: str) -> Measured:
+    ranks = [(start.get("ranks") or {}).get(name) or {} for name in manifest["ranks"]]
+    first = version_key(str(manifest["engine"]["version"])) >= carried.DRAFT_FIRST
+    return Measured(
+        tokens=agreed(rank.get("kv_tokens") for rank in ranks),
+        free_before=least(rank.get("free_before_weights") for rank in ranks),
+        free_after=least(after_weights(rank, first) for rank in ranks),
+        weights=most(rank.get("weights_bytes") for rank in ranks),
+        draft_weights=most((rank.get("draft") or {}).get("weights_bytes") for rank in ranks),
+        process=start.get("process"),
+        seconds=dict(start.get("seconds") or {}),
+        cached=start.get("cached"),
+        source=source,
+    )
+
+
+# -- what is served -------------------------------------------------------------------------------
+
+
+def _served(facts: Mapping[str, Any]) -> Figure | None:
+    """Prefill speed as the host told it of what runs now."""
+    known = facts.get("prefill")
+    if not isinstance(known, Mapping):
+        return None
+    return Figure(
+        int(known["value"]),
+        int(known["least"]),
+        int(known["most"]),
+        MEASURED,
+        f"what runs now: {known['samples']} large batches of prompts",
+    )

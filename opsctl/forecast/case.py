@@ -1,0 +1,123 @@
+"""A manifest, the host's answer to `facts` and what was measured → the Case of a forecast."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from opsctl.forecast import hostside
+from opsctl.forecast.calibration import measured
+from opsctl.forecast.device import device
+from opsctl.forecast.shape import draft_geometry, geometry
+from opsctl.forecast.values import Case, Figure, Geometry, NoForecast
+from opsctl.forecast.weights import DRAFT, TARGET, weights
+from opsctl.onhost.expect import count
+from opsctl.onhost.learned import band
+
+
+def case(
+    manifest: Mapping[str, Any],
+    facts: Mapping[str, Any],
+    calibration: Any = None,
+    journal: str = "",
+) -> Case:
+    """Raises NoForecast for a model that is not forecast, Refused for a journal of no start."""
+    version, flags = str(manifest["engine"]["version"]), manifest["flags"]
+    shape = geometry(
+        _text(facts, "model", "config.json"), _text(facts, "model", "hf_quant_config.json"), version
+    )
+    draft = _draft(manifest, facts, shape)
+    whole = Case(
+        version=version,
+        flags=flags,
+        env=manifest.get("env") or {},
+        ranks=tuple(manifest["ranks"]),
+        shape=shape,
+        draft=draft,
+        hardware=hostside.hardware(manifest, facts),
+        memory=hostside.memory(facts),
+        measured=measured(manifest, facts, calibration, journal),
+        weights=_weights(facts, "model", shape, flags, version),
+        draft_weights=_draft_weights(facts, shape, draft, flags, version),
+        min_available=int(manifest["memory"]["min_available"]),
+        beginning=hostside.beginning(manifest, facts),
+    )
+    return consistent(whole)
+
+
+def _text(facts: Mapping[str, Any], which: str, name: str) -> str:
+    texts = (facts.get(which) or {}).get("texts") or {}
+    return str(texts.get(name) or "")
+
+
+def _draft(
+    manifest: Mapping[str, Any], facts: Mapping[str, Any], target: Geometry
+) -> Geometry | None:
+    """None without a draft model, or where its folder was not read."""
+    algorithm = str(manifest["flags"].get("speculative-algorithm") or "").upper()
+    if algorithm in ("", "NGRAM"):
+        return None
+    text = _text(facts, "draft", "config.json")
+    if manifest["model"].get("draft_path") and not text:
+        return None
+    quant = _text(facts, "draft", "hf_quant_config.json") or None
+    version = str(manifest["engine"]["version"])
+    return draft_geometry(text or None, quant, target, algorithm, version)
+
+
+def _weights(
+    facts: Mapping[str, Any],
+    which: str,
+    shape: Geometry,
+    flags: Mapping[str, Any],
+    version: str,
+    part: str = TARGET,
+) -> Figure | None:
+    """From the tensors' shapes; None where they are not known, or not all ways of sharding are."""
+    tensors = (facts.get(which) or {}).get("tensors")
+    if not tensors:
+        return None
+    try:
+        return weights(tensors, shape, flags, version, part)
+    except NoForecast:
+        return None
+
+
+def _draft_weights(
+    facts: Mapping[str, Any],
+    target: Geometry,
+    draft: Geometry | None,
+    flags: Mapping[str, Any],
+    version: str,
+) -> Figure | None:
+    """A draft lies in a folder of its own, or inside the target's checkpoint."""
+    if draft is None:
+        return None
+    if facts.get("draft"):
+        return _weights(facts, "draft", draft, flags, version)
+    return _weights(facts, "model", target, flags, version, DRAFT)
+
+
+def consistent(whole: Case) -> Case:
+    """Without a number of tokens that somebody only says to be of these settings, if what was free
+    on the GPUs contradicts it: such a number is of other settings."""
+    seen = whole.measured
+    if seen.tokens is None or seen.sure or seen.free_before is None or seen.free_after is None:
+        return whole
+    try:
+        found = device(replace(whole, measured=replace(seen, tokens=None)))
+    except NoForecast:
+        return whole
+    for one in found:
+        tokens = one.tokens
+        if tokens is None or tokens.least is None or tokens.most is None:
+            continue
+        drift = band(0, one.charged)[1]
+        if not tokens.least - drift <= seen.tokens <= tokens.most + drift:
+            note = (
+                f"{count(seen.tokens)} tokens are of other settings and were not used: free GPU "
+                f"memory gives {count(tokens.least)} to {count(tokens.most)}"
+            )
+            return replace(whole, measured=replace(seen, tokens=None, notes=(*seen.notes, note)))
+    return whole

@@ -1,0 +1,34 @@
+"""Figures of several ranks as one. None: a rank has none."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+
+def agreed(values: Iterable[int | None]) -> int | None:
+    """The one value that all ranks have."""
+    found = set(values)
+    return next(iter(found)) if len(found) == 1 else None
+
+
+def least(values: Iterable[int | None]) -> int | None:
+    """The least; None if any rank has none, since the missing one could be less."""
+    found = list(values)
+    known = [value for value in found if value is not None]
+    return min(known) if known and len(known) == len(found) else None
+
+
+def most(values: Iterable[int | None]) -> int | None:
+    found = list(values)
+    known = [value for value in found if value is not None]
+    return max(known) if known and len(known) == len(found) else None
+
+
+def after_weights(rank: Mapping[str, Any], draft_first: bool) -> int | None:
+    """What a rank had free when its pools were sized: after the draft's weights too, where those
+    are loaded first (0.5.14 and later)."""
+    after = rank.get("free_after_weights")
+    if draft_first:
+        after = (rank.get("draft") or {}).get("free_after", after)
+    return None if after is None else int(after)

@@ -1,0 +1,146 @@
+"""The host's part of a Case, from its answer to `facts`: memory, GPUs, what a start will find."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from opsctl.forecast.host.memory import PROCESS
+from opsctl.forecast.values import Beginning, Hardware, HostMemory
+
+# Nodes whose sum is not the host's memory say nothing of it (a container, a rehearsal host).
+NODES_AGREE = 0.05
+STARTING = ("active", "activating", "reloading")
+
+
+def hardware(manifest: Mapping[str, Any], facts: Mapping[str, Any]) -> Hardware:
+    """The GPUs of this service: those of `gpus`, else all; only those in order have figures."""
+    cards: Sequence[Mapping[str, Any]] = facts.get("gpus") or ()
+    asked = manifest.get("gpus")
+    if asked is not None:
+        cards = [card for card in cards if card["index"] in asked]
+    totals = [int(card["memory_total"] or 0) for card in cards if card.get("state") == "ok"]
+    known = [total for total in totals if total]
+    capabilities = [tuple(card["capability"]) for card in cards if card.get("capability")]
+    links = [card["link"] for card in cards if card.get("link")]
+    nodes = [card.get("node") for card in cards]
+    return Hardware(
+        count=len(cards) or len(asked or ()),
+        cards=tuple(str(card.get("name") or "") for card in cards),
+        total=min(known) if known else None,
+        capability=min(capabilities) if len(capabilities) == len(cards) and cards else None,
+        vendor=_vendor(manifest, cards),
+        link=min(((e["generation"], e["width"]) for e in links), key=_speed, default=None),
+        nodes=tuple(int(n) for n in nodes if n is not None) if None not in nodes else (),
+    )
+
+
+def _speed(link: tuple[int, int]) -> int:
+    """Each generation doubles a lane."""
+    return int(link[1] << link[0])
+
+
+def _vendor(manifest: Mapping[str, Any], cards: Sequence[Mapping[str, Any]]) -> str:
+    if manifest["flags"].get("device") == "cpu":
+        return "cpu"
+    vendors = {str(card.get("vendor") or "nvidia") for card in cards}
+    return "amd" if vendors == {"amd"} else "nvidia"
+
+
+def memory(facts: Mapping[str, Any]) -> HostMemory | None:
+    """The host's memory with this service stopped. None if it was not told."""
+    seen = facts.get("memory")
+    if not seen:
+        return None
+    mine = held(facts)
+    return HostMemory(
+        total=int(seen["total"]),
+        available=int(seen["available"]) + mine,
+        cgroup_headroom=headroom(facts.get("cgroups") or (), mine),
+        hugepages=sum(int(h["size"]) * int(h["free"]) for h in facts.get("hugepages") or ()),
+        swap_total=int(seen["swap_total"]),
+        swap_used=int(seen["swap_used"]),
+        nodes=nodes(facts.get("nodes") or (), seen),
+        others=tuple(others(facts.get("others") or ())),
+    )
+
+
+def held(facts: Mapping[str, Any]) -> int:
+    """What comes back when this service stops: the kernel's count of its memory. That is not
+    believed if it is less than the pools that the running start has logged (huge pages are in no
+    count): then those count, and a process a rank, as its record has it."""
+    running = facts.get("running") or {}
+    ranks = (running.get("ranks") or {}).values()
+    pools = sum(int(pool["bytes"]) for rank in ranks for pool in rank.get("host_pools") or ())
+    counted = int((facts.get("service_memory") or {}).get("bytes") or 0)
+    if counted and counted >= pools:
+        return counted
+    records = (s for s in facts.get("starts") or () if s["invocation"] == running.get("invocation"))
+    known = next((s["process"] for s in records if s.get("process")), PROCESS)
+    return pools + len(ranks) * int(known)
+
+
+def headroom(chain: Sequence[Mapping[str, Any]], held: int) -> int | None:
+    """What the tightest of the unit's control groups leaves; what the service itself holds is
+    given back. None without a limit."""
+    left = [int(group["limit"]) - max(0, int(group["used"]) - held) for group in chain]
+    return max(0, min(left)) if left else None
+
+
+def nodes(found: Sequence[Mapping[str, int]], seen: Mapping[str, Any]) -> tuple[int, ...]:
+    total = sum(node["total"] for node in found)
+    if abs(total - int(seen["total"])) > NODES_AGREE * int(seen["total"]):
+        return ()
+    return tuple(node["available"] for node in found)
+
+
+def others(found: Iterable[Mapping[str, Any]]) -> Iterable[tuple[str, int]]:
+    """What other services will still take: those that run or start, those that start at boot, and
+    those that are staged and were never started. One that somebody stopped and disabled is not
+    counted; one whose pools are not known counts with its processes."""
+    for one in found:
+        counts = (
+            one["state"] in STARTING or one["enabled"] == "enabled" or not one.get("standing", True)
+        )
+        wanted = int(one["expected"] or 0) + int(one["ranks"]) * PROCESS
+        left = wanted - int(one["held"])
+        if counts and left > 0:
+            yield str(one["service"]), left
+
+
+def beginning(manifest: Mapping[str, Any], facts: Mapping[str, Any]) -> Beginning:
+    """What a start now would read, and what of it is warm."""
+    model, draft = facts.get("model") or {}, facts.get("draft") or {}
+    return Beginning(
+        model_bytes=model.get("weights_bytes") or None,
+        draft_bytes=draft.get("weights_bytes") or None,
+        cached=model.get("cached"),
+        storage=str((model.get("storage") or {}).get("kind") or ""),
+        loaded=loaded(facts.get("starts") or ()),
+        kernels=kernels(manifest, facts),
+    )
+
+
+def loaded(starts: Iterable[Mapping[str, Any]]) -> int | None:
+    """Bytes a second that the newest start here read from the disk, of starts that found little of
+    their model in the page cache."""
+    for start in starts:
+        size = (start.get("model") or {}).get("bytes")
+        share = start.get("cached")
+        took = [
+            float(rank["load_seconds"])
+            for rank in (start.get("ranks") or {}).values()
+            if rank.get("load_seconds")
+        ]
+        if size and took and share is not None and share <= 0.5:
+            return int(size * (1 - share) / max(took))
+    return None
+
+
+def kernels(manifest: Mapping[str, Any], facts: Mapping[str, Any]) -> bool | None:
+    """Whether kernels are compiled already: the caches hold some, and the last start was of this
+    engine version. None if nothing was told."""
+    found = facts.get("kernels")
+    if not found:
+        return None
+    return bool(found["files"]) and found["engine_version"] == manifest["engine"]["version"]
