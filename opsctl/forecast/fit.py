@@ -111,13 +111,14 @@ def _ram(
             if pool.refused:
                 found.add(NOT, pool.refused)
     unknown = len(known) < len(by_rank) or any(p.pinned is None for pools in known for p in pools)
-    if memory is None:
-        found.add(UNKNOWN, "the host's memory is not known")
-    if case.flags.get("device") == "cpu":
-        found.add(UNKNOWN, "on a CPU the weights and the KV cache take host memory too")
-    if unknown and found.verdict != NOT:
-        found.add(UNKNOWN, "the host pools are not known")
-    if unknown or found.verdict == UNKNOWN or memory is None:
+    if found.verdict != NOT:
+        if memory is None:
+            found.add(UNKNOWN, "the host's memory is not known")
+        if case.flags.get("device") == "cpu":
+            found.add(UNKNOWN, "on a CPU the weights and the KV cache take host memory too")
+        if unknown:
+            found.add(UNKNOWN, "the host pools are not known")
+    if unknown or memory is None or found.verdict == UNKNOWN:
         return found, None, None
     taken, most = _taken(known), _taken(known, most=True)
     ranks, one = len(by_rank), process(case)
