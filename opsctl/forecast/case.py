@@ -28,6 +28,8 @@ def case(
         _text(facts, "model", "config.json"), _text(facts, "model", "hf_quant_config.json"), version
     )
     draft = _draft(manifest, facts, shape)
+    hardware = hostside.hardware(manifest, facts)
+    vendor = hardware.vendor
     whole = Case(
         version=version,
         flags=flags,
@@ -35,11 +37,11 @@ def case(
         ranks=tuple(manifest["ranks"]),
         shape=shape,
         draft=draft,
-        hardware=hostside.hardware(manifest, facts),
+        hardware=hardware,
         memory=hostside.memory(facts),
         measured=measured(manifest, facts, calibration, journal),
-        weights=_weights(facts, "model", shape, flags, version),
-        draft_weights=_draft_weights(facts, shape, draft, flags, version),
+        weights=_weights(facts, "model", shape, flags, version, vendor),
+        draft_weights=_draft_weights(facts, shape, draft, flags, version, vendor),
         min_available=int(manifest["memory"]["min_available"]),
         beginning=hostside.beginning(manifest, facts),
     )
@@ -72,6 +74,7 @@ def _weights(
     shape: Geometry,
     flags: Mapping[str, Any],
     version: str,
+    vendor: str,
     part: str = TARGET,
 ) -> Figure | None:
     """From the tensors' shapes; None where they are not known, or not all ways of sharding are."""
@@ -79,7 +82,7 @@ def _weights(
     if not tensors:
         return None
     try:
-        return weights(tensors, shape, flags, version, part)
+        return weights(tensors, shape, flags, version, part, vendor)
     except NoForecast:
         return None
 
@@ -90,13 +93,14 @@ def _draft_weights(
     draft: Geometry | None,
     flags: Mapping[str, Any],
     version: str,
+    vendor: str,
 ) -> Figure | None:
     """A draft lies in a folder of its own, or inside the target's checkpoint."""
     if draft is None:
         return None
     if facts.get("draft"):
-        return _weights(facts, "draft", draft, flags, version)
-    return _weights(facts, "model", target, flags, version, DRAFT)
+        return _weights(facts, "draft", draft, flags, version, vendor)
+    return _weights(facts, "model", target, flags, version, vendor, DRAFT)
 
 
 def consistent(whole: Case) -> Case:

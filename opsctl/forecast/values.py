@@ -16,6 +16,10 @@ class NoForecast(Exception):
     """A figure cannot be told, and the text says why and what is missing, for people."""
 
 
+class NoStart(NoForecast):
+    """The engine would end at once: no figures, and the verdict that it does not fit."""
+
+
 @dataclass(frozen=True, slots=True)
 class Figure:
     """A number with its band and where it comes from.
@@ -86,8 +90,8 @@ class Geometry:
     layers: int
     attention: Heads | Latent
     full: tuple[int, ...]  # ids of layers with attention over everything
-    # ids of layers with a sliding window or chunks; shape.hybrid_window says whether a release
-    # gives them a pool of their own, else they are kept like `full`
+    # ids of layers with a sliding window or chunks; device.window says whether a release gives them
+    # a pool of their own, else they are kept like `full`
     window: tuple[int, ...] = ()
     window_attention: Heads | None = None  # None: as `attention`
     window_tokens: int | None = None  # tokens that the window or chunk spans
@@ -97,8 +101,8 @@ class Geometry:
     element: int = 2  # bytes of an element under dtype "auto"
     kv_fp8: bool | None = False  # the checkpoint asks for an FP8 KV cache; None: cannot be told
     context: int | None = None  # tokens that the model itself allows
-    # a draft: layers that the release counts for it as it sizes the target's pool (0.5.14+), which
-    # may not be those that are built; None: none are counted
+    # a draft: layers that the release counts for it as it sizes the target's pool, which may not
+    # be those that are built; None: not known
     counted: int | None = None
     nextn: int = 0  # MTP layers that the checkpoint carries (num_nextn_predict_layers)
     vision: tuple[int, int] | None = None  # (layers, hidden size) of a vision tower
@@ -169,6 +173,7 @@ class Measured:
     draft_weights: int | None = None
     process: int | None = None  # resident memory of one rank beside its pools
     exact: bool = False  # figures are bytes, not log lines with two decimals
+    sure: bool = True  # `tokens` are of a start with these settings, not only said to be
     seconds: Mapping[str, float] = field(default_factory=dict)  # by phase of the start
     source: str = ""
     cached: float | None = None  # share of the model that was in the page cache as `seconds` began

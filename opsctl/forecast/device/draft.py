@@ -48,6 +48,8 @@ def counted_layers(case: Case, set_: Settings) -> int:
     """Draft layers that the engine counts when it sizes the target's pool; 0: it does not."""
     if set_.key < COUNTED or not drafted(set_):
         return 0
+    if case.draft is not None and case.draft.counted is not None:
+        return case.draft.counted
     named = case.flags.get("speculative-draft-model-path")
     if named or case.shape.architecture in _OWN_PATH:
         shape = draft_shape(case)
@@ -69,7 +71,10 @@ def with_draft(cell: int, indexer: int, layers: int, drafts: int, set_: Settings
 
 
 def pool_row(case: Case, set_: Settings) -> int:
-    """Bytes of one token in the draft's own pool, which has as many tokens as the target's."""
+    """Bytes of one token in the draft's own pool, which has as many tokens as the target's. 0 where
+    it is not known and nothing else depends on it: slack.py says that it is not counted."""
+    if case.draft is None and set_.key < COUNTED:
+        return 0
     shape = draft_shape(case)
     dtype = draft_dtype(case, shape, set_)
     layers = shape.nextn or shape.layers

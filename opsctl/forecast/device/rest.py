@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from opsctl.forecast.device.free import Free
 from opsctl.forecast.device.settings import Settings
+from opsctl.forecast.shape import multimodal
 from opsctl.forecast.values import COMPUTED, ESTIMATED, Case, Figure
 
 GiB = 1 << 30
@@ -65,7 +66,7 @@ def images_reserve(case: Case, set_: Settings) -> tuple[int, int]:
     SGLANG_VLM_CACHE_SIZE_MB (100), and SGLANG_MM_FEATURE_CACHE_MB (1024) if features travel by
     CUDA; left unset, the engine decides that by itself.
     """
-    if not case.shape.multimodal or set_.key < _RESERVED_FOR_IMAGES:
+    if set_.key < _RESERVED_FOR_IMAGES or not multimodal(case.shape, case.flags):
         return 0, 0
     images = int(set_.env.get("SGLANG_VLM_CACHE_SIZE_MB", "100")) << 20
     features = int(set_.env.get("SGLANG_MM_FEATURE_CACHE_MB", "1024")) << 20

@@ -7,6 +7,5 @@ from opsctl.forecast.shape.draft import draft_geometry
 from opsctl.forecast.shape.linear import state_elements
 from opsctl.forecast.shape.registry import runs
 from opsctl.forecast.shape.target import geometry, multimodal
-from opsctl.forecast.shape.window import hybrid_window
 
-__all__ = ["draft_geometry", "geometry", "hybrid_window", "multimodal", "runs", "state_elements"]
+__all__ = ["draft_geometry", "geometry", "multimodal", "runs", "state_elements"]

@@ -125,7 +125,7 @@ def _pathless(target: Geometry, version: str | None, release: tuple[int, ...]) -
     if target.architecture in _OWN_FOLDER:
         return _counted(draft, draft.layers, draft.layers, release)
     if release < (0, 5, 20):
-        return draft  # without a path nothing is counted
+        return replace(draft, counted=0)  # without a path nothing is counted
     return _counted(draft, target.nextn, 0, release)
 
 
@@ -133,9 +133,10 @@ def _counted(draft: Geometry, said: object, layers: int, release: tuple[int, ...
     """With the layers that the engine counts for the draft as it sizes the target's pool: what
     num_nextn_predict_layers says, else all `layers` of the configuration, whatever is built."""
     if release < (0, 5, 14):
-        return draft
-    count = layers if said is None else said if isinstance(said, int) else layers
-    return replace(draft, counted=count or None)
+        return replace(draft, counted=0)
+    if said is None:
+        return replace(draft, counted=layers)
+    return replace(draft, counted=said if isinstance(said, int) else layers)
 
 
 _LATENT_DRAFTS = {"Eagle3DeepseekV2ForCausalLM", "MistralLarge3ForCausalLMEagle"}

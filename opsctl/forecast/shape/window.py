@@ -1,19 +1,14 @@
-"""Models with sliding-window or chunked layers: which layers, with which heads, and whether the
-engine gives these layers a pool of their own.
+"""Models with sliding-window or chunked layers: which layers, and with which heads. Whether a
+release gives these layers a pool of their own is told by forecast/device/window.py.
 
-Sources: configs/model_config.py `is_hybrid_model` (to 0.5.7), `is_hybrid_swa_model`,
-`get_hybrid_layer_ids`, `get_swa_num_kv_heads`; model_executor/model_runner.py up to 0.5.6
-("Check if the model is using hybrid SWA"); utils/hf_transformers/config.py (Gemma 4).
+Sources: configs/model_config.py `get_hybrid_layer_ids`, `get_swa_num_kv_heads`;
+utils/hf_transformers/config.py (Gemma 4).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 from opsctl.forecast.shape.config import Config, number, optional
-from opsctl.forecast.shape.registry import parsed
-from opsctl.forecast.values import Geometry, Heads, NoForecast
+from opsctl.forecast.values import Heads, NoForecast
 
 _GEMMA4 = {
     "Gemma4ForCausalLM",
@@ -32,7 +27,6 @@ _BY_LAYER_TYPES = {
     "MuseGlimmerForCausalLM",
     "MuseGlimmerForConditionalGeneration",
 }
-# Up to 0.5.6 any of these got a pool for its window layers; later releases know a fixed list.
 _GEMMA_EARLY = {
     "Gemma2ForCausalLM",
     "Gemma3ForCausalLM",
@@ -41,37 +35,7 @@ _GEMMA_EARLY = {
     "Gemma3nForConditionalGeneration",
 }
 _OLMO = {"Olmo2ForCausalLM", "Olmo3ForCausalLM"}
-_EARLY = _GEMMA_EARLY | _OLMO | {"GptOssForCausalLM"}
 _LLAMA4 = "Llama4ForConditionalGeneration"
-# first release in which the fixed list has it, where that is later than the model itself
-_LISTED_FROM = {"GptOssForCausalLM": (0, 5, 8), _LLAMA4: (0, 5, 8)}
-_NAMED = _GEMMA4 | _MIMO | _STEP | _BY_LAYER_TYPES | {_LLAMA4}
-
-
-def hybrid_window(shape: Geometry, version: str, flags: Mapping[str, Any]) -> bool:
-    """Whether this release keeps the layers of `shape.window` in a pool of their own.
-
-    False: they are kept like `shape.full`, every token of them.
-    """
-    if not shape.window:
-        return False
-    name, release = shape.architecture, parsed(version)
-    off = bool(flags.get("disable-hybrid-swa-memory"))
-    if release < (0, 5, 8):
-        return _early(shape, release, flags, off)
-    if name not in _NAMED or release < _LISTED_FROM.get(name, (0,)):
-        return False
-    return not off
-
-
-def _early(shape: Geometry, release: tuple[int, ...], flags: Mapping[str, Any], off: bool) -> bool:
-    if shape.architecture == _LLAMA4:
-        ratio = flags.get("hybrid-kvcache-ratio")
-        context = flags.get("context-length") or shape.context or 0
-        return bool(ratio) and int(context) > (shape.window_tokens or 0)
-    if shape.architecture in _MIMO:
-        return True  # first in 0.5.7, which does not ask for the flag here
-    return release < (0, 5, 7) and shape.architecture in _EARLY and not off
 
 
 def window_layers(config: Config, layers: int) -> tuple[int, ...]:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from opsctl.forecast.shape import draft_geometry, geometry, hybrid_window, state_elements
+from opsctl.forecast.shape import draft_geometry, geometry, state_elements
 from opsctl.forecast.values import Heads, Indexer, Latent, NoForecast, State
 
 
@@ -87,27 +87,17 @@ def test_indexer_of_every_layer_and_of_some() -> None:
     assert draft_geometry(None, None, shape(**glm), "NEXTN").indexer.layers == (0,)
 
 
-def test_window_layers_and_which_release_gives_them_a_pool() -> None:
+def test_window_layers() -> None:
     found = shape(**GPT_OSS)
     assert found.window == tuple(range(0, 36, 2)) and found.full == tuple(range(1, 36, 2))
     assert found.window_attention is None and found.window_tokens == 128
-    assert [hybrid_window(found, version, {}) for version in ("0.5.6", "0.5.7", "0.5.8")] == [
-        True,
-        False,
-        True,
-    ]
-    assert not hybrid_window(found, "0.5.23", {"disable-hybrid-swa-memory": True})
 
 
-def test_llama4_has_a_pool_for_chunks_only_on_demand_up_to_0_5_7() -> None:
+def test_chunked_layers_of_llama4() -> None:
     fields = {**LLAMA, "architecture": "Llama4ForConditionalGeneration", "model_type": "llama4"}
     fields["attention_chunk_size"] = 8192
     found = shape(**fields)
     assert found.full == tuple(range(3, 32, 4)) and found.window_tokens == 8192
-    assert not hybrid_window(found, "0.5.7", {})
-    assert hybrid_window(found, "0.5.7", {"hybrid-kvcache-ratio": 1.0})
-    assert not hybrid_window(found, "0.5.7", {"hybrid-kvcache-ratio": 1.0, "context-length": 4096})
-    assert hybrid_window(found, "0.5.9", {})
 
 
 def test_recurrent_state() -> None:
