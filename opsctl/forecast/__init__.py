@@ -1,11 +1,10 @@
-"""Model geometry → KV tokens → host pools → expectation and verdict. Pure."""
+"""Model geometry → KV tokens → host pools → start time → expectation and verdict. Pure.
 
-from opsctl.forecast.expectation import (
-    Forecast,
-    expectation,
-    explain,
-    forecast,
-)
+`evaluate` is for figures alone, in a tenth of a millisecond; `forecast` is what staging asks for.
+"""
+
+from opsctl.forecast.evaluate import Result, evaluate
+from opsctl.forecast.expectation import Forecast, expectation, forecast
 from opsctl.forecast.standing import still_holds
 
-__all__ = ["Forecast", "expectation", "explain", "forecast", "still_holds"]
+__all__ = ["Forecast", "Result", "evaluate", "expectation", "forecast", "still_holds"]

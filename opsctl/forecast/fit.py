@@ -7,22 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from opsctl.forecast.device.settings import parsed
 from opsctl.forecast.host import numa, races, versions
-from opsctl.forecast.host.memory import PROCESS, process
+from opsctl.forecast.host.memory import process
 from opsctl.forecast.slack import slack
-from opsctl.forecast.values import (
-    Case,
-    Device,
-    Geometry,
-    Hardware,
-    Heads,
-    HostMemory,
-    HostPool,
-    Measured,
-)
+from opsctl.forecast.values import Case, Device, HostPool
 from opsctl.onhost.expect import GiB, gib
 
 FITS, TIGHT, NOT, UNKNOWN = "fits", "tight", "does not fit", "unknown"
@@ -78,24 +68,6 @@ def judge(
     verdict = _worse(ram.verdict, gpu.verdict) if devices else ram.verdict
     reasons = (*ram.reasons, *gpu.reasons)
     return Fit(verdict, after, least, reasons, ram.verdict, gpu.verdict if devices else UNKNOWN)
-
-
-def stopped(
-    memory: Mapping[str, int],
-    running: Mapping[str, Any] | None = None,
-    held: Mapping[str, Any] | None = None,
-) -> int:
-    """MemAvailable as it were with this service stopped: what it holds comes back.
-
-    `held`: the kernel's count of the service's memory. It is not believed if it is less than the
-    pools that the running start has logged: then those count, and a process a rank.
-    """
-    ranks = ((running or {}).get("ranks") or {}).values()
-    pools = sum(int(pool["bytes"]) for rank in ranks for pool in rank.get("host_pools") or [])
-    counted = int((held or {}).get("bytes") or 0)
-    if not counted or counted < pools:
-        counted = pools + len(ranks) * PROCESS
-    return int(memory["available"]) + counted
 
 
 # -- RAM ------------------------------------------------------------------------------------------
@@ -229,27 +201,3 @@ def _slack(case: Case, device: Device, found: _Judged) -> None:
 
 def _worse(one: str, other: str) -> str:
     return max(one, other, key=_WORST.index)
-
-
-def of_total(
-    available: int, ranks: int, pools: Sequence[int] | None, threshold: int, version: str
-) -> Fit:
-    """The verdict on RAM from bare figures: `pools` are bytes of one rank's, None if not known."""
-    case = Case(
-        version,
-        {},
-        {},
-        tuple(f"TP{n}" for n in range(ranks)),
-        Geometry("", 0, Heads(0, 0, 0), ()),
-        None,
-        Hardware(),
-        HostMemory(available, available),
-        Measured(),
-        None,
-        None,
-        threshold,
-    )
-    known = None
-    if pools is not None:
-        known = tuple(HostPool("", 1, 1, None, None, n, n, n) for n in pools)
-    return judge(case, dict.fromkeys(case.ranks, known))

@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from opsctl.errors import Refused, SpecError
+from opsctl.forecast.case import case
+from opsctl.forecast.values import Case
 from opsctl.onhost.expect import GiB
 from opsctl.release.kinds import gpu_key
 from opsctl.release.manifest import outline
@@ -48,7 +50,6 @@ class Asked:
 
     manifest: Mapping[str, Any]
     calibration: Mapping[str, int]
-    same_tokens: bool = True  # whether tokens that were measured for the question hold here too
 
 
 @dataclass(frozen=True)
@@ -81,7 +82,12 @@ class Question:
             same = _alike(base, manifest)
         if not same:
             typed.pop("kv_tokens", None)
-        return Asked(manifest, {**known, **typed}, same)
+        return Asked(manifest, {**known, **typed})
+
+    def case(self, sets: Sequence[str] = ()) -> Case:
+        """Raises NoForecast for a model that is not forecast."""
+        asked = self.asked(sets)
+        return case(asked.manifest, self.facts, asked.calibration, self.journal)
 
 
 def _figures(service: Service) -> dict[str, int]:

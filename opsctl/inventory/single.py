@@ -37,9 +37,14 @@ def _encrypted(loader: yaml.SafeLoader, node: yaml.Node) -> Encrypted:
     return Encrypted("(encrypted)")
 
 
+def _verbatim(loader: yaml.SafeLoader, node: yaml.Node) -> Any:
+    """!unsafe: text that Ansible must not take for a template."""
+    return loader.construct_scalar(node) if isinstance(node, yaml.ScalarNode) else None
+
+
 _Loader.add_constructor("!vault", _encrypted)
 _Loader.add_constructor("!vault-encrypted", _encrypted)
-_Loader.add_constructor("!unsafe", lambda loader, node: loader.construct_scalar(node))
+_Loader.add_constructor("!unsafe", _verbatim)
 
 
 @dataclass(frozen=True)

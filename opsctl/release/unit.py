@@ -5,9 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
-from typing import Any
-
-from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
+from typing import TYPE_CHECKING, Any
 
 from opsctl import paths
 from opsctl.errors import Problem, SpecError
@@ -15,6 +13,9 @@ from opsctl.release import quoting
 from opsctl.release.facts import cache_of, draft_of, root_of
 from opsctl.release.model import folder_of
 from opsctl.spec.models import Service
+
+if TYPE_CHECKING:
+    from jinja2 import Template
 
 RESTART_SEC = 30
 START_LIMIT_BURST = 3
@@ -117,6 +118,12 @@ def _quote(service: str, key: str, quoted: Callable[..., str], *values: str) -> 
 
 @lru_cache
 def _template() -> Template:
+    from jinja2 import (
+        Environment,
+        FileSystemLoader,
+        StrictUndefined,
+    )  # 40 ms, which only this needs
+
     # Nothing is escaped for HTML: quoting.py has made every value fit for a unit.
     loader = FileSystemLoader(paths.share() / "templates")
     environment = Environment(

@@ -14,7 +14,7 @@ from opsctl.forecast.device.rest import Rest, rest
 from opsctl.forecast.device.settings import Settings, settings
 from opsctl.forecast.device.solve import GiB, Sizes, from_memory, from_tokens
 from opsctl.forecast.device.stages import hosted
-from opsctl.forecast.values import ESTIMATED, MEASURED, Case, Device, Figure, NoForecast
+from opsctl.forecast.values import ESTIMATED, MEASURED, Case, Device, Figure, NoForecast, NoStart
 from opsctl.onhost.learned import band
 
 
@@ -66,7 +66,7 @@ def _rows(case: Case, set_: Settings, found: Plan, page: int, left: Rest | str) 
     except NoForecast:
         least = None  # at this edge the start would fail
     if value.tokens <= 0 and from_memory(left.most, found, set_, page).tokens <= 0:
-        raise NoForecast("the weights leave no GPU memory for the KV cache: the start would fail")
+        raise NoStart("the weights leave no GPU memory for the KV cache: the start would fail")
     return Rows(value, least, from_memory(left.most, found, set_, page), left.basis, left.source)
 
 

@@ -22,6 +22,14 @@ def page(case: Case) -> int:
     return page_of(case, set_, attention(case, set_))
 
 
+def assumed(case: Case) -> bool:
+    """Whether nobody told what the cards are: then the page is that of most, and whoever shows
+    figures says so. At most a page of tokens depends on it."""
+    hardware = case.hardware
+    told = any(hardware.cards) or hardware.capability is not None or hardware.vendor != "nvidia"
+    return not told
+
+
 def page_of(case: Case, set_: Settings, backends: tuple[str, str] | None) -> int:
     given = set_.flags.get("page-size")
     wanted = int(given) if given else None
@@ -30,6 +38,8 @@ def page_of(case: Case, set_: Settings, backends: tuple[str, str] | None) -> int
     if backends is None:
         if wanted in (32, 64):
             return wanted  # every backend that an unset choice may resolve to takes these
+        if assumed(case):
+            return wanted or 1
         raise NoForecast(
             "which attention backend this card gets is not known here: set page-size and "
             "attention-backend"

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from opsctl.forecast.device.settings import Settings, Speculation, names, on
 from opsctl.forecast.shape.linear import state_elements
-from opsctl.forecast.values import Case, NoForecast, State
+from opsctl.forecast.values import Case, NoForecast, NoStart, State
 
 GiB = 1 << 30
 FULL_RATIO = 0.9  # mamba-full-memory-ratio if unset
@@ -157,7 +157,7 @@ def take(found: Recurrent, rest: float, set_: Settings) -> tuple[int, float]:
         else _by_share(found, rest, set_)
     )
     if slots <= 0:
-        raise NoForecast("no memory is left for recurrent state: the start would fail")
+        raise NoStart("no memory is left for recurrent state: the start would fail")
     each = one
     if key < (0, 5, 7) and key >= (0, 5, 3, 2):
         each = one * (1 + found.drafts)

@@ -60,7 +60,7 @@ class Cli:
 
     def __call__(self, *args, input=None, env=None):
         return CliRunner(env={"NO_COLOR": "1", **(env or {})}).invoke(
-            main.app, [str(a) for a in args], input=input, prog_name="opsctl"
+            main.built(), [str(a) for a in args], input=input, prog_name="opsctl"
         )
 
     def has(self, name, **services):

@@ -201,7 +201,7 @@ def test_the_console_script_is_this():
         timeout=60,
     )
     assert done.stdout == f"opsctl {opsctl.__version__}\n"
-    assert main.app.info.name == "opsctl"
+    assert main.built().info.name == "opsctl"
 
 
 def test_no_cache_is_passed_on(cli, monkeypatch):

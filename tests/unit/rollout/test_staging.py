@@ -14,6 +14,7 @@ from opsctl.rollout import refuse, stage
 from opsctl.spec.models import Service
 
 GIB = 1 << 30
+NO_SWAP = {"swap_total": 0, "swap_used": 0, "hugetlb": 0}
 # The reference deployment's geometry: (512 + 64) × 61 layers × 2 bytes = 70,272 bytes a token.
 CONFIG = json.dumps(
     {
@@ -64,7 +65,7 @@ class Machine(FakeHost):
                     "texts": {"config.json": CONFIG},
                 },
                 "draft": None,
-                "memory": {"total": 449 * GIB, "available": self.available},
+                "memory": {"total": 449 * GIB, "available": self.available, **NO_SWAP},
                 "gpus": [{"name": "NVIDIA RTX PRO 6000 Blackwell Server Edition"}] * 8,
                 "starts": [],
                 "running": None,
@@ -151,7 +152,7 @@ def test_a_secret_is_sent_through_stdin_only() -> None:
     assert b"canary-k3y-0123456789" in sent["secrets/api-key"]
 
 
-CARDS = [{"index": n, "state": "ok"} for n in range(8)]
+CARDS = [{"index": n, "state": "ok", "memory_total": 97887 << 20} for n in range(8)]
 
 
 @pytest.mark.parametrize(

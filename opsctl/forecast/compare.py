@@ -1,0 +1,83 @@
+"""`--compare`: variants of one service side by side, in figures that decide between them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from opsctl.errors import SpecError
+from opsctl.forecast.outlook import Outlook
+from opsctl.forecast.solve import FRACTION, RATIO, TIER, Solved
+from opsctl.forecast.values import NoForecast
+
+FP8 = "fp8_e4m3"
+DTYPE = "kv-cache-dtype"
+# Ideas on quality that no arithmetic tells.
+QUALITY = "FP8 KV halves the bytes of a token; answers may change: check them on your own tasks"
+
+
+@dataclass(frozen=True, slots=True)
+class Variant:
+    """One column. `sets`: what is written differently; `outlook` None: it cannot be, and `why`."""
+
+    name: str
+    sets: tuple[str, ...]
+    outlook: Outlook | None
+    why: str = ""
+    notes: tuple[str, ...] = ()
+
+
+Ask = Callable[[Sequence[str]], Outlook]
+Fit = Callable[[Sequence[str], str], Solved]
+
+
+def compare(ask: Ask, fit: Fit, more: Sequence[str] = ()) -> tuple[Variant, ...]:
+    """As described, the usual four ways to use memory that is left, and `more` ("K=V K=V").
+
+    `ask` answers for the description with changes; `fit` finds the largest value of a key under
+    changes. What cannot be answered stays in the table, with the reason.
+    """
+    described = ask(())
+    found = [Variant("as described", (), described)]
+    fp8 = f"{DTYPE}={FP8}"
+    halved = not str(described.case.flags.get(DTYPE) or "").startswith("fp8")
+    found.append(_fitted("higher fraction", (), FRACTION, ask, fit))
+    if described.tier:
+        found.append(_asked("no host tier", (f"{TIER}=null", *_untiered(described)), ask))
+    found.append(_fitted("largest tier", (), RATIO, ask, fit))
+    if halved:
+        found.append(_asked("FP8 KV", (fp8, f"{TIER}=null", *_untiered(described)), ask, QUALITY))
+        found.append(_fitted("FP8 KV + tier", (fp8,), RATIO, ask, fit, QUALITY))
+    found += [_asked(text, tuple(text.split()), ask, typed=True) for text in more]
+    return tuple(found)
+
+
+def _untiered(described: Outlook) -> list[str]:
+    """Flags that mean nothing without the tier; some versions refuse them then."""
+    return [f"{name}=null" for name in described.case.flags if name.startswith("hicache-")]
+
+
+def _asked(name: str, sets: tuple[str, ...], ask: Ask, *notes: str, typed: bool = False) -> Variant:
+    """`typed`: somebody wrote these settings, and hears what is wrong with them (SpecError)."""
+    try:
+        return Variant(name, sets, ask(sets), notes=notes)
+    except NoForecast as reason:
+        return Variant(name, sets, None, str(reason), notes)
+    except SpecError as reason:
+        if typed:
+            raise
+        return Variant(name, sets, None, str(reason), notes)
+
+
+def _fitted(name: str, sets: tuple[str, ...], key: str, ask: Ask, fit: Fit, *notes: str) -> Variant:
+    """The variant with the largest value of `key` that fits."""
+    try:
+        found = fit(sets, key)
+    except (NoForecast, SpecError) as reason:
+        return Variant(name, sets, None, str(reason), notes)
+    if found.value is None:
+        return Variant(name, sets, None, "; ".join(found.limits) or f"no {key} fits", notes)
+    chosen = (*sets, f"{key}={found.value:g}")
+    if key == RATIO:
+        chosen = (*sets, f"{TIER}=true", "hicache-size=null", *chosen[len(sets) :])
+    return _asked(name, chosen, ask, *notes)

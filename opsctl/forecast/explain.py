@@ -1,0 +1,122 @@
+"""`--explain`: each figure derived step by step, with units and where it comes from.
+
+GPU memory is counted in GiB (2^30 bytes) and host pools in GB (10^9 bytes), as the engine logs
+them; it writes "GB" for both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from opsctl.forecast.device.settings import parsed
+from opsctl.forecast.host.memory import process
+from opsctl.forecast.outlook import Outlook
+from opsctl.forecast.values import Case, Device, Figure, HostPool
+from opsctl.onhost.expect import count, gb, gib
+
+WHOLE_PAGE_MORE = (0, 5, 5)  # from here on a page is added beyond the whole ones
+
+
+def explain(said: Outlook) -> tuple[str, ...]:
+    """One thought a line; a line that begins with "# " opens a section."""
+    return tuple(_lines(said))
+
+
+def _lines(said: Outlook) -> Iterator[str]:
+    result = said.result
+    several = len(result.devices) > 1
+    for n, device in enumerate(result.devices):
+        stage = f" of pipeline stage PP{device.stage}" if several else ""
+        yield f"# GPU memory of one rank{stage}"
+        yield from device.steps
+        pools = result.pools[n]
+        if pools:
+            yield f"# host memory of one rank{stage}"
+            for pool in pools:
+                yield from _pool(said.case, device, pool)
+    yield "# RAM of the host"
+    yield from _ram(said)
+    if said.start:
+        yield "# start"
+        for name, figure in said.start.items():
+            yield f"{name}: {_span(figure)}, {figure.basis}: {figure.source}"
+
+
+def _pool(case: Case, device: Device, pool: HostPool) -> Iterator[str]:
+    """How HostKVCache of this version sizes the pool."""
+    if pool.refused:
+        yield pool.refused
+        return
+    name = f"pool {pool.name}"
+    if pool.tokens is None or pool.bytes is None:
+        yield f"{name}: the size is not known before the tokens of the GPU are"
+        return
+    if pool.like:
+        yield f"{name}: takes the tokens of pool {pool.like}: {count(pool.tokens)}"
+    elif pool.size:
+        yield (
+            f"{name}: hicache-size {pool.size:g} GB / {count(pool.bytes_per_token)} B a token, "
+            f"{_paged(case, pool)} = {count(pool.tokens)} tokens"
+        )
+    else:
+        yield from _by_ratio(case, device, pool, name)
+    yield (
+        f"{name}: {count(pool.tokens)} tokens × {count(pool.bytes_per_token)} B = "
+        f"{gb(pool.bytes)} (10^9 B) = {gib(pool.bytes)}"
+    )
+    if pool.pinned is not None and pool.pinned != pool.bytes:
+        yield f"{name}: really takes {gib(pool.pinned)}, by how {case.version} allocates it"
+
+
+def _by_ratio(case: Case, device: Device, pool: HostPool, name: str) -> Iterator[str]:
+    rows = next((p.rows for p in device.pools if p.name == pool.of), device.tokens)
+    if pool.auto:
+        yield f"{name}: {case.version} chooses the ratio by the memory that it finds"
+        return
+    there = count(rows.value) if rows else "?"
+    yield (
+        f"{name}: int({there} × hicache-ratio {pool.ratio:g}), {_paged(case, pool)} = "
+        f"{count(pool.tokens or 0)} tokens"
+    )
+
+
+def _paged(case: Case, pool: HostPool) -> str:
+    page = "1 token" if pool.page == 1 else f"{pool.page} tokens"
+    if parsed(case.version) < WHOLE_PAGE_MORE:
+        return f"down to whole pages of {page}"
+    return f"whole pages of {page} and one more"
+
+
+def _ram(said: Outlook) -> Iterator[str]:
+    case, fit = said.case, said.result.fit
+    if case.memory is None:
+        yield "not known: the host's memory was not told"
+        return
+    memory, ranks, one = case.memory, len(case.ranks), process(case)
+    yield f"{gib(memory.available)}: MemAvailable with this service stopped, page cache counted"
+    yield (
+        f"− {ranks} × {gib(one.value)} for the processes of a rank beside its pools"
+        f"{_band(one)}, {one.basis}: {one.source}"
+    )
+    for name, size in memory.others:
+        yield f"− {gib(size)} that {name} will still take"
+    total = said.result.host_total
+    if total is not None:
+        yield f"− {gib(total)} for the pools of all ranks"
+    if fit.available_after is not None:
+        least = "" if fit.least is None else f", at least {gib(fit.least)}"
+        yield f"= {gib(fit.available_after)} left{least}; {gib(case.min_available)} demanded"
+    yield f"verdict: {fit.verdict}"
+    yield from fit.reasons
+
+
+def _band(figure: Figure) -> str:
+    if figure.least is None or figure.most is None:
+        return ""
+    return f" ({gib(figure.least)} to {gib(figure.most)})"
+
+
+def _span(figure: Figure) -> str:
+    if figure.least is None or figure.most is None or figure.least == figure.most:
+        return f"{figure.value} s"
+    return f"{figure.value} s ({figure.least} to {figure.most})"

@@ -1,0 +1,180 @@
+"""`--fit KEY`: the largest value that fits, by evaluating a Case with one flag changed.
+
+A value fits where its whole band does: what is left is above the headroom even if every estimate
+turns out badly, and the engine's own test of memory passes in whatever order its ranks come. It
+is rounded down to what a person would write.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from difflib import get_close_matches
+
+from opsctl.errors import Refused
+from opsctl.forecast.evaluate import Result, evaluate
+from opsctl.forecast.fit import FITS, NOT, UNKNOWN
+from opsctl.forecast.search import largest
+from opsctl.forecast.slack import slack
+from opsctl.forecast.values import Case, NoForecast
+from opsctl.onhost.expect import count, gib
+
+TIER = "enable-hierarchical-cache"
+RATIO, SIZE, FRACTION, CONTEXT = (
+    "hicache-ratio",
+    "hicache-size",
+    "mem-fraction-static",
+    "context-length",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Knob:
+    """A flag that can be fitted: its value is n × times / parts, for n of 1 … most."""
+
+    flag: str
+    most: int
+    unit: str
+    times: int = 1
+    parts: int = 1
+
+    def value(self, n: int) -> float | int:
+        return n * self.times / self.parts if self.parts > 1 else n * self.times
+
+
+KNOBS = {
+    knob.flag: knob
+    for knob in (
+        Knob(RATIO, 10_000, "", parts=10),
+        Knob(SIZE, 10_000, "GB a rank"),
+        Knob(FRACTION, 999, "", parts=1000),
+        Knob(CONTEXT, 1 << 14, "tokens", times=1024),  # pages divide 1024
+    )
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Solved:
+    """`value` None: no value fits. `limits`: what the next larger value would break. `possible`:
+    the largest that may still start, with less certainty or headroom; None where it is `value`."""
+
+    key: str
+    value: float | int | None
+    unit: str
+    result: Result | None
+    limits: tuple[str, ...]
+    possible: float | int | None
+    headroom: int
+    gpu_headroom: int
+    notes: tuple[str, ...] = ()
+
+
+def knob(key: str) -> Knob:
+    """Raises Refused with the nearest name."""
+    name = key.removeprefix("--").replace("_", "-")
+    if name in KNOBS:
+        return KNOBS[name]
+    near = get_close_matches(name, KNOBS, n=1, cutoff=0.4)
+    raise Refused(
+        f"--fit {key}: cannot be fitted; {', '.join(KNOBS)} can",
+        hint=f"--fit {near[0] if near else RATIO}",
+    )
+
+
+def solve(case: Case, key: str, headroom: int, gpu_headroom: int) -> Solved:
+    """`headroom`: bytes of RAM that must be left; `gpu_headroom`: bytes of a GPU that must be left
+    beside weights, pools and what else is known. Raises Refused for an unknown key, NoForecast
+    where no value can be judged."""
+    dial = knob(key)
+    trial = _Trial(replace(case, min_available=headroom), dial, gpu_headroom)
+    trial.demand()
+    best = largest(lambda n: trial.judge(n)[0] == FITS, 1, trial.most)
+    loose = largest(lambda n: trial.judge(n)[0] != NOT, (best or 0) + 1, trial.most)
+    over = (best or 0) + 1
+    return Solved(
+        dial.flag,
+        None if best is None else dial.value(best),
+        dial.unit,
+        None if best is None else trial.result(best),
+        trial.judge(over)[1] if over <= trial.most else trial.edge,
+        None if loose is None else dial.value(loose),
+        headroom,
+        gpu_headroom,
+        trial.notes,
+    )
+
+
+class _Trial:
+    """One knob of one case, turned."""
+
+    def __init__(self, case: Case, dial: Knob, gpu_headroom: int) -> None:
+        self.case, self.dial, self.gpu_headroom = case, dial, gpu_headroom
+        self.most, self.edge = dial.most, (f"more than {dial.value(dial.most)} is not looked at",)
+        self.notes: tuple[str, ...] = ()
+        if dial.flag == CONTEXT and case.shape.context:
+            self.most = case.shape.context // dial.times
+            self.edge = (f"the model itself allows {count(case.shape.context)} tokens",)
+
+    def at(self, n: int) -> Case:
+        flags = {**self.case.flags, self.dial.flag: self.dial.value(n)}
+        measured = self.case.measured
+        if self.dial.flag in (RATIO, SIZE):
+            flags[TIER] = True
+            flags.pop(SIZE if self.dial.flag == RATIO else RATIO, None)
+        if self.dial.flag == FRACTION:
+            measured = replace(measured, tokens=None)  # they were counted with another fraction
+        return replace(self.case, flags=flags, measured=measured)
+
+    def result(self, n: int) -> Result:
+        return evaluate(self.at(n))
+
+    def judge(self, n: int) -> tuple[str, tuple[str, ...]]:
+        """The verdict on a value, and why it is not better."""
+        try:
+            case = self.at(n)
+            result = evaluate(case)
+        except NoForecast as reason:
+            return NOT, (str(reason),)
+        if self.dial.flag in (RATIO, SIZE):
+            return result.fit.verdict, result.fit.reasons
+        verdict, reasons = self._gpu(case, result)
+        if result.fit.verdict in (FITS, UNKNOWN):  # RAM that nobody told of limits nothing
+            return verdict, reasons
+        return result.fit.verdict, (*reasons, *result.fit.reasons)
+
+    def _gpu(self, case: Case, result: Result) -> tuple[str, tuple[str, ...]]:
+        for device in result.devices:
+            if self.dial.flag == CONTEXT:
+                tokens, wanted = device.tokens, int(case.flags[CONTEXT])
+                if tokens is None or (tokens.least or 0) < wanted:
+                    there = count(tokens.value) if tokens else "an unknown number of"
+                    return NOT, (f"{count(wanted)} tokens of one request: {there} fit in a GPU",)
+            left = slack(case, device)
+            if left is not None and (left.left.least or 0) < self.gpu_headroom:
+                return NOT, (
+                    f"{gib(left.left.least or 0)} of a GPU would be left beside weights and pools, "
+                    f"{gib(self.gpu_headroom)} demanded",
+                )
+        return FITS, ()
+
+    def demand(self) -> None:
+        """Raises NoForecast if what every value would be judged by is not known."""
+        result = evaluate(self.case)
+        device = result.device
+        if device.tokens is None and self.dial.flag != SIZE:
+            raise NoForecast(
+                "the tokens of the KV cache are not known: give --gpu-free-before and "
+                "--gpu-free-after, --gpu-tokens, or the --journal of an earlier start"
+            )
+        if self.dial.flag in (RATIO, SIZE) and self.case.memory is None:
+            raise NoForecast("the host's RAM is not known: give --ram-total and --ram-available")
+        left = slack(self.case, device)
+        if self.dial.flag == FRACTION and left is None:
+            raise NoForecast(
+                "the GPU memory before the weights is not known: give --gpu-free-before and "
+                "--gpu-free-after, or the --journal of an earlier start"
+            )
+        if left is not None and self.dial.flag in (FRACTION, CONTEXT):
+            self.notes = (
+                f"{gib(self.gpu_headroom)} of a GPU are kept for activations, as SGLang's guide to "
+                f"tuning advises (5 to 8 GB); not counted: {', '.join(left.unknown)}",
+            )

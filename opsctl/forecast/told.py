@@ -1,0 +1,118 @@
+"""What `opsctl forecast` answers: the question with its wishes → everything that is shown."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from pydantic import TypeAdapter, ValidationError
+
+from opsctl.errors import DoesNotFit, OpsctlError, Refused
+from opsctl.forecast.compare import Variant, compare
+from opsctl.forecast.explain import explain
+from opsctl.forecast.fit import NOT
+from opsctl.forecast.outlook import Outlook, outlook
+from opsctl.forecast.question import Question
+from opsctl.forecast.solve import RATIO, Solved, knob, solve
+from opsctl.forecast.values import NoForecast
+from opsctl.spec.kinds import Size
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """`fit`: a key, or "". `headroom` None: memory.min_available. `variants` None: no comparison,
+    else more of them than the usual ones."""
+
+    fit: str = ""
+    headroom: int | None = None
+    gpu_headroom: int = 0
+    variants: tuple[str, ...] | None = None
+    explain: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """`outlook` None: the model is not forecast, and `refused` says why."""
+
+    host: str
+    service: str
+    version: str
+    ranks: tuple[str, ...]
+    outlook: Outlook | None
+    refused: str = ""
+    solved: Solved | None = None
+    unsolved: str = ""
+    compared: tuple[Variant, ...] = ()
+    steps: tuple[str, ...] = ()
+
+
+def wish(
+    fit: str | None,
+    headroom: str | None,
+    gpu_headroom: str,
+    variants: Sequence[str] | None,
+    explain: bool,
+) -> Wish:
+    """As it was typed. Raises Refused for a key that cannot be fitted, and for what is no size."""
+    return Wish(
+        knob(fit).flag if fit is not None else "",
+        None if headroom is None else _size("--headroom", headroom),
+        _size("--gpu-headroom", gpu_headroom),
+        None if variants is None else tuple(variants),
+        explain,
+    )
+
+
+def _size(option: str, text: str) -> int:
+    try:
+        return int(TypeAdapter(Size).validate_python(text))
+    except ValidationError:
+        raise Refused(
+            f"{option} {text}: is no size; a size is text such as 32GiB (2^30) or 40GB (10^9)"
+        ) from None
+
+
+def tell(question: Question, wish: Wish, host: str = "") -> Told:
+    """Raises SpecError for what is wrong in the description."""
+
+    def ask(sets: Sequence[str]) -> Outlook:
+        return outlook(question, sets)
+
+    def fit(sets: Sequence[str], key: str) -> Solved:
+        case = question.case(sets)
+        headroom = case.min_available if wish.headroom is None else wish.headroom
+        return solve(case, key, headroom, wish.gpu_headroom)
+
+    manifest = question.asked().manifest
+    who = (host, question.name, str(manifest["engine"]["version"]), tuple(manifest["ranks"]))
+    try:
+        said = outlook(question, steps=wish.explain)
+    except NoForecast as reason:
+        return Told(*who, None, refused=str(reason))
+    solved, unsolved = None, ""
+    if wish.fit:
+        try:
+            solved = fit((), wish.fit)
+        except NoForecast as reason:
+            unsolved = str(reason)
+    compared = () if wish.variants is None else compare(ask, fit, wish.variants)
+    steps = explain(said) if wish.explain else ()
+    return Told(*who, said, "", solved, unsolved, compared, steps)
+
+
+def end(told: Sequence[Told]) -> OpsctlError | None:
+    """How the command ends: None if all fits, tightly or not, or is not known."""
+    refused = [f"{one.host} {one.service}: {one.refused}".strip() for one in told if one.refused]
+    unfit = [one for one in told if one.outlook is not None and one.outlook.verdict == NOT]
+    if unfit:
+        why = [
+            f"{one.host} {one.service} does not fit: {'; '.join(one.outlook.result.fit.reasons)}"
+            for one in unfit
+            if one.outlook is not None
+        ]
+        hint = f"opsctl forecast … --fit {RATIO}" if unfit[0].outlook else ""
+        return DoesNotFit("\n".join(line.strip() for line in why), hint=hint)
+    unsolved = [one.unsolved for one in told if one.unsolved]
+    if refused or unsolved:
+        return OpsctlError("\n".join(["not forecast", *refused, *unsolved]))
+    return None

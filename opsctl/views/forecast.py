@@ -1,0 +1,277 @@
+"""A forecast as an engineer reads it at 3 a.m.: the verdict, then GPU, host, RAM, start, what is
+known to go wrong, and what is not known."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from opsctl.forecast.compare import Variant
+from opsctl.forecast.document import kv_bytes
+from opsctl.forecast.outlook import Outlook
+from opsctl.forecast.solve import Solved
+from opsctl.forecast.told import Told
+from opsctl.forecast.values import Device, Figure, HostPool
+from opsctl.onhost.expect import gib as gib2
+from opsctl.remote.sanitise import text as harmless
+from opsctl.views.figures import NONE, count, gb, gib, span
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+    from rich.table import Table
+
+STYLE = {"fits": "bold green", "tight": "bold yellow", "does not fit": "bold red"}
+SEVERITY = {"critical": "bold red", "warn": "yellow", "info": "dim"}
+
+Row = tuple[str, str, str]  # what, the figure, where it comes from
+
+
+def drawing(told: Told) -> RenderableType:
+    from rich.console import Group
+    from rich.text import Text
+
+    who = f"{told.host} {told.service}".strip()
+    if told.outlook is None:
+        return Text(f"{who}: not forecast: {harmless(told.refused)}", "bold red")
+    said = told.outlook
+    style = STYLE.get(said.verdict, "bold")
+    parts: list[RenderableType] = [Text(f"{who}: {headline(said)}", style)]
+    parts += [Text(f"  {harmless(why)}", style) for why in said.result.fit.reasons]
+    parts += [_figures(said), *_advisories(said)]
+    parts += [Text(f"note: {harmless(note)}", "dim") for note in said.notes]
+    if told.solved is not None:
+        parts += ["", *(Text(line) for line in solution(told.solved))]
+    if told.unsolved:
+        parts += ["", Text(f"no largest value: {harmless(told.unsolved)}", "bold yellow")]
+    if told.compared:
+        parts += ["", comparison(told.compared)]
+        parts += [Text(harmless(line), "dim") for line in remarks(told.compared)]
+    if told.steps:
+        parts += ["", *(_step(line) for line in told.steps)]
+    return Group(*parts)
+
+
+def headline(said: Outlook) -> str:
+    left = said.result.fit.available_after
+    tail = f", {gib(left)} of RAM left" if left is not None else ""
+    return f"{said.verdict}{tail} (SGLang {said.case.version}, {_ranks(said.case.ranks)})"
+
+
+def _ranks(ranks: Sequence[str]) -> str:
+    return ranks[0] if len(ranks) == 1 else f"{len(ranks)} ranks {ranks[0]} … {ranks[-1]}"
+
+
+# -- the figures ----------------------------------------------------------------------------------
+
+
+def _figures(said: Outlook) -> Table:
+    from rich.table import Table
+
+    grid = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
+    for style in ("bold", "", "", "dim"):
+        grid.add_column(style=style, overflow="fold")
+    for section, rows in sections(said):
+        for n, (what, figure, source) in enumerate(rows):
+            grid.add_row("" if n else section, what, figure, harmless(source))
+    return grid
+
+
+def sections(said: Outlook) -> Iterator[tuple[str, list[Row]]]:
+    shape = said.case.shape
+    kind = f"{shape.layers} layers, {', '.join(said.kinds)}"
+    yield "model", [(kind, harmless(shape.architecture), harmless(said.model))]
+    devices = said.result.devices
+    for n, device in enumerate(devices):
+        where = f" PP{device.stage}" if len(devices) > 1 else ""
+        yield f"GPU{where}", list(_gpu(said, device))
+        pools = said.result.pools[n]
+        if said.tier:
+            yield f"host{where}", list(_pools(pools))
+    if said.tier:
+        yield "", list(_together(said))
+    yield "RAM", list(_ram(said))
+    if said.start:
+        yield "start", list(_start(said))
+    if said.payoff is not None:
+        yield "reuse", list(_payoff(said))
+
+
+def _gpu(said: Outlook, device: Device) -> Iterator[Row]:
+    tokens = device.tokens
+    if tokens is None:
+        yield ("KV cache", NONE, "not known before the first start")
+    else:
+        size = kv_bytes(device)
+        figure = f"{count(tokens.value)} tokens = {gib2(size.value) if size else NONE}"
+        yield ("KV cache", figure, _from(tokens, count))
+    page = f", pages of {device.page}" if device.page > 1 else ""
+    yield ("a token", f"{count(device.cell)} B{page}", "")
+    if device.charged != device.cell:
+        yield ("", f"{count(device.charged)} B are charged for it", "")
+    for pool in device.pools:
+        if pool.name != "kv" or len(device.pools) > 1:
+            rows = "slots" if pool.name in ("mamba", "conv") else "tokens"
+            figure = f"{count(pool.rows.value)} {rows} = {gib2(pool.bytes.value)}"
+            yield (f"pool {pool.name}", figure, "")
+    weights = said.weights
+    if weights is not None:
+        yield ("weights", gib2(weights.value), _from(weights, gib2))
+    if device.fraction is not None:
+        reserve = gib2(device.reserve.value) if device.reserve else NONE
+        yield ("kept free", reserve, f"1 − {device.fraction:g} of what is free before the weights")
+
+
+def _from(figure: Figure, shown: object) -> str:
+    """ "computed from …, 158,000 to 160,000" """
+    told = f"{figure.basis}: {figure.source}" if figure.source else figure.basis
+    if figure.least == figure.most or not callable(shown):
+        return told
+    least = NONE if figure.least is None else shown(figure.least)
+    most = NONE if figure.most is None else shown(figure.most)
+    return told if least == most else f"{least} to {most}, {told}"
+
+
+def _pools(pools: Sequence[HostPool] | None) -> Iterator[Row]:
+    if pools is None:
+        yield ("pools", NONE, "see the notes")
+    for pool in pools or ():
+        if pool.refused:
+            yield (f"pool {pool.name}", NONE, pool.refused)
+        elif pool.bytes is None:
+            yield (f"pool {pool.name}", NONE, "not known before the first start")
+        else:
+            yield (
+                f"pool {pool.name}",
+                f"{count(pool.tokens)} tokens = {gb(pool.bytes)}",
+                _by(pool),
+            )
+
+
+def _by(pool: HostPool) -> str:
+    if pool.size:
+        return f"hicache-size {pool.size:g}"
+    if pool.auto:
+        return "as large as the engine finds RAM for"
+    return f"hicache-ratio {pool.ratio:g}" if pool.ratio else f"as many as pool {pool.like}"
+
+
+def _together(said: Outlook) -> Iterator[Row]:
+    total, ranks = said.result.host_total, len(said.case.ranks)
+    if total is None:
+        return
+    yield ("all ranks", f"{gb(total)} = {gib2(total)}", f"{ranks} ranks, pinned")
+    tokens = said.result.device.tokens
+    if said.result.prefix is not None and tokens is not None:
+        figure = f"{count(tokens.value)} → {count(said.result.prefix)} tokens"
+        yield ("prefixes", figure, "that the cache can hold")
+
+
+def _ram(said: Outlook) -> Iterator[Row]:
+    fit, memory = said.result.fit, said.case.memory
+    if memory is None:
+        yield ("left", NONE, "the host's RAM was not told")
+        return
+    band = "" if fit.least is None else f"at least {gib(fit.least)}; "
+    left = NONE if fit.available_after is None else gib(fit.available_after)
+    yield (
+        "left",
+        f"{left} of {gib(memory.total)}",
+        f"{band}{gib(said.case.min_available)} demanded",
+    )
+
+
+def _start(said: Outlook) -> Iterator[Row]:
+    total = said.start_total
+    if total is not None:
+        yield ("until ready", span(total.value), _from(total, span))
+    longest = sorted(said.start.items(), key=lambda one: -one[1].value)[:3]
+    yield ("most of it", ", ".join(f"{name} {span(one.value)}" for name, one in longest), "")
+
+
+def _payoff(said: Outlook) -> Iterator[Row]:
+    assert said.payoff is not None
+    for what, figure, source in said.payoff.rows():
+        yield (what, figure, source)
+
+
+def _advisories(said: Outlook) -> Iterator[RenderableType]:
+    from rich.padding import Padding
+    from rich.text import Text
+
+    for one in said.advisories:
+        doubt = "" if one.certain else " (if it applies here)"
+        yield Text(f"{one.severity} {one.id}: {one.text}{doubt}", SEVERITY[one.severity])
+        yield Padding(Text(one.advice, "dim"), (0, 0, 0, 2))
+
+
+def _step(line: str) -> RenderableType:
+    from rich.text import Text
+
+    if line.startswith("# "):
+        return Text(harmless(line[2:]), "bold")
+    return Text(f"  {harmless(line)}")
+
+
+# -- wishes ---------------------------------------------------------------------------------------
+
+
+def solution(found: Solved) -> Iterator[str]:
+    """The largest value, what it leaves, and what stands in the way of more."""
+    if found.value is None:
+        yield f"no {found.key} fits with {gib(found.headroom)} of RAM left"
+    else:
+        yield f"largest that fits: {found.key} {found.value:g} {found.unit}".rstrip()
+        fit = found.result.fit if found.result else None
+        if fit is not None and fit.available_after is not None:
+            yield f"  {gib(fit.available_after)} of RAM left; {gib(found.headroom)} demanded"
+    if found.possible is not None:
+        yield f"  up to {found.possible:g} it may start, with less certainty"
+    yield from (f"  more: {harmless(why)}" for why in found.limits)
+    yield from (f"  {harmless(note)}" for note in found.notes)
+
+
+def comparison(variants: Sequence[Variant]) -> Table:
+    from rich.table import Table
+
+    drawn = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 1, 0, 0))
+    drawn.add_column("VARIANT", overflow="fold")
+    for name in ("TOKENS", "PREFIX", "GPU GiB", "HOST GB", "RAM GiB", "START"):
+        drawn.add_column(name, justify="right", no_wrap=True)
+    drawn.add_column("VERDICT", no_wrap=True)
+    for n, one in enumerate(variants, 1):
+        drawn.add_row(f"{n} {one.name}", *_cells(one))
+    return drawn
+
+
+def _cells(one: Variant) -> list[str]:
+    said = one.outlook
+    if said is None:
+        return [NONE] * 6 + ["not possible"]
+    device, total = said.result.device, said.start_total
+    size = kv_bytes(device)
+    left = said.result.fit.available_after
+    return [
+        count(device.tokens.value if device.tokens else None),
+        count(said.result.prefix),
+        NONE if size is None else f"{size.value / 2**30:.2f}",
+        NONE if said.result.host_total is None else f"{said.result.host_total / 1e9:.0f}",
+        NONE if left is None else f"{left / 2**30:.0f}",
+        NONE if total is None else span(total.value),
+        said.verdict,
+    ]
+
+
+def remarks(variants: Sequence[Variant]) -> Iterator[str]:
+    """Below the table: what each variant is, why it cannot be, and what no figure tells."""
+    described = {one.id for one in variants[0].outlook.advisories} if variants[0].outlook else set()
+    for n, one in enumerate(variants, 1):
+        if one.sets:
+            yield f"{n}: {' '.join(f'--set {part}' for part in one.sets)}"
+        if one.why:
+            yield f"{n}: {one.why}"
+        yield from (f"{n}: {note}" for note in one.notes)
+        if one.outlook is not None:
+            yield from (f"{n}: {why}" for why in one.outlook.result.fit.reasons)
+            for advisory in one.outlook.advisories:
+                if advisory.id not in described:
+                    yield f"{n}: {advisory.severity} {advisory.id}: {advisory.text}"
