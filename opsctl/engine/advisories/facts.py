@@ -15,7 +15,7 @@ KNOWN: dict[str, dict[str, str]] = {
         "quant": "weights: fp8, int4, nvfp4, mxfp4, awq, gptq, … or none",
         "nextn": "MTP layers that the checkpoint carries",
         "context": "longest context of the model, tokens",
-        "draft": "whether a draft model of its own is given",
+        "kv_scales": "whether the checkpoint carries scales for an FP8 KV cache",
     },
     "hardware": {
         "vendor": "nvidia, amd or cpu",
@@ -54,6 +54,7 @@ KNOWN: dict[str, dict[str, str]] = {
         "rest": "GiB that are left for the KV cache of a rank; below 0: it cannot start",
         "tokens": "tokens of the KV cache of a rank",
         "context": "context length that the engine will serve, tokens",
+        "contexts": "how many requests of full context length the KV cache of a rank holds",
         "device_pool": "GiB of the KV cache of a rank",
         "host_pool": "GB of all host pools of a rank",
         "host_share": "host pools of all ranks as a share of the RAM that is available",

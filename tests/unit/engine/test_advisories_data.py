@@ -16,15 +16,7 @@ from opsctl.engine.advisories.read import Entry, entries
 from opsctl.engine.advisories.versions import key
 from opsctl.engine.catalogue import catalogue, versions
 
-# Every release from 0.5.2 to the newest that this toolkit knows, in order.
-RELEASES = [
-    "0.5.2", "0.5.3", "0.5.3.post1", "0.5.3.post2", "0.5.3.post3", "0.5.4", "0.5.4.post1",
-    "0.5.4.post2", "0.5.4.post3", "0.5.5", "0.5.5.post1", "0.5.5.post2", "0.5.5.post3", "0.5.6",
-    "0.5.6.post1", "0.5.6.post2", "0.5.7", "0.5.8", "0.5.8.post1", "0.5.9", "0.5.10",
-    "0.5.10.post1", "0.5.11", "0.5.12", "0.5.12.post1", "0.5.13", "0.5.13.post1", "0.5.14",
-    "0.5.15", "0.5.15.post1", "0.5.16", "0.5.17", "0.5.18", "0.5.19", "0.5.20", "0.5.21",
-    "0.5.22", "0.5.23",
-]  # fmt: skip
+RELEASES = versions()  # every release that there is a catalogue of, in order
 Case = dict[str, Any]
 
 
@@ -102,17 +94,27 @@ def test_reads_as_it_should(entry: Entry) -> None:
 
 LOWER = {"opsctl", "reasoning_content"}
 REFERENCE = re.compile(
-    r"https://github\.com/[\w.-]+/[\w.-]+/(issues|pull)/\d+|sglang 0\.5\.\d+(\.post\d+)?: \S+\.\w+"
+    r"https://github\.com/[\w.-]+/[\w.-]+/(issues|pull)/\d+"
+    r"|sglang 0\.5\.\d+(\.post\d+)?: (METADATA|\S+\.py)"
 )
 
 
-def test_flags_that_conditions_name_are_flags_of_some_version() -> None:
-    known = {name for version in versions() for name in catalogue(version).flags}
-    for entry in entries():
-        for name in named(entry.when).get("flags", ()):
-            assert name in known, f"{entry.id}: no version has a flag {name}"
-        for name in named(entry.when).get("env", ()):
-            assert re.fullmatch(r"[A-Z][A-Z0-9_]*|no_proxy|https?_proxy", name), name
+@pytest.mark.parametrize("entry", ALL)
+def test_asks_for_flags_that_its_versions_have(entry: Entry) -> None:
+    inside = [release for release in RELEASES if any(r.holds(release) for r in entry.ranges)]
+    known = {name for release in inside for name in catalogue(release).flags}
+    assert named(entry.when).get("flags", set()) <= known
+    for name in named(entry.when).get("env", ()):
+        assert re.fullmatch(r"[A-Z][A-Z0-9_]*|no_proxy|http_proxy", name), name
+
+
+@pytest.mark.parametrize("entry", ALL)
+def test_its_first_case_could_be_written(entry: Entry) -> None:
+    """Flags of a case are flags of its version, with values that it takes."""
+    first = entry.speaks[0]
+    typed, problems = catalogue(first["version"]).check(first.get("flags", {}))
+    assert not problems, problems
+    assert typed == first.get("flags", {})
 
 
 def test_releases_are_in_order() -> None:
