@@ -60,6 +60,7 @@ def of_file(path: Path, given: Given, files: Files, sets: tuple[str, ...]) -> Qu
         given.calibration(),
         sets,
         _journal(files),
+        given.notes(),
     )
 
 

@@ -21,7 +21,7 @@ from opsctl.onhost.learned import RECORDED, recorded_tokens
 __all__ = ["from_journal", "measured"]
 
 LIKE = "an earlier start here of the same model, version and parallelism"
-WRITTEN = "memory.calibration of the description"
+WRITTEN = "the owner's figures"
 SIZES = (
     "tp-size",
     "pp-size",

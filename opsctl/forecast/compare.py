@@ -32,29 +32,33 @@ Fit = Callable[[Sequence[str], str], Solved]
 
 
 def compare(ask: Ask, fit: Fit, more: Sequence[str] = ()) -> tuple[Variant, ...]:
-    """As described, the usual four ways to use memory that is left, and `more` ("K=V K=V").
+    """As described, the four usual ways to use memory that is left (a higher fraction, the host
+    tier, FP8 KV, both), each by itself and as large as it fits, and `more` ("K=V K=V").
 
     `ask` answers for the description with changes; `fit` finds the largest value of a key under
     changes. What cannot be answered stays in the table, with the reason.
     """
     described = ask(())
     found = [Variant("as described", (), described)]
-    fp8 = f"{DTYPE}={FP8}"
-    halved = not str(described.case.flags.get(DTYPE) or "").startswith("fp8")
-    found.append(_fitted("higher fraction", (), FRACTION, ask, fit))
+    fp8 = (f"{DTYPE}={FP8}",)
+    alone = _untiered(described)
     if described.tier:
-        found.append(_asked("no host tier", (f"{TIER}=null", *_untiered(described)), ask))
-    found.append(_fitted("largest tier", (), RATIO, ask, fit))
-    if halved:
-        found.append(_asked("FP8 KV", (fp8, f"{TIER}=null", *_untiered(described)), ask, QUALITY))
-        found.append(_fitted("FP8 KV + tier", (fp8,), RATIO, ask, fit, QUALITY))
+        found.append(_asked("no host tier", alone, ask))
+    found.append(_fitted("higher fraction", alone, FRACTION, ask, fit))
+    found.append(_fitted("host tier", (), RATIO, ask, fit))
+    if not str(described.case.flags.get(DTYPE) or "").startswith("fp8"):
+        found.append(_asked("FP8 KV", (*fp8, *alone), ask, QUALITY))
+        found.append(_fitted("FP8 KV + tier", fp8, RATIO, ask, fit, QUALITY))
     found += [_asked(text, tuple(text.split()), ask, typed=True) for text in more]
     return tuple(found)
 
 
-def _untiered(described: Outlook) -> list[str]:
-    """Flags that mean nothing without the tier; some versions refuse them then."""
-    return [f"{name}=null" for name in described.case.flags if name.startswith("hicache-")]
+def _untiered(described: Outlook) -> tuple[str, ...]:
+    """Without the tier, and without flags that mean nothing without it: some versions refuse them
+    then."""
+    flags = described.case.flags
+    tier = [name for name in flags if name == TIER or name.startswith("hicache-")]
+    return tuple(f"{name}=null" for name in tier)
 
 
 def _asked(name: str, sets: tuple[str, ...], ask: Ask, *notes: str, typed: bool = False) -> Variant:

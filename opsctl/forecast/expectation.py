@@ -82,7 +82,8 @@ def _device(device: Device) -> Iterator[str]:
     yield f"{count(tokens.value)} tokens = {size} a rank, {tokens.basis}: {tokens.source}"
     for pool in device.pools:
         if pool.name not in ("kv", "indexer"):
-            yield f"pool {pool.name}: {count(pool.rows.value)} rows = {gib(pool.bytes.value)} a rank"
+            size = gib(pool.bytes.value)
+            yield f"pool {pool.name}: {count(pool.rows.value)} rows = {size} a rank"
 
 
 def _pool(pool: HostPool, ranks: int) -> str:

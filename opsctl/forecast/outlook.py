@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from opsctl.engine.advisories import Advisory, advisories
-from opsctl.forecast import advised
+from opsctl.forecast import advised, payoff, start
 from opsctl.forecast.evaluate import Result, evaluate
 from opsctl.forecast.notes import notes
+from opsctl.forecast.payoff import Payoff
 from opsctl.forecast.question import Question
 from opsctl.forecast.values import MEASURED, Case, Figure
 
@@ -23,7 +23,7 @@ class Outlook:
     case: Case
     result: Result
     start: Mapping[str, Figure]
-    payoff: Any
+    payoff: Payoff | None
     advisories: tuple[Advisory, ...]
     notes: tuple[str, ...]
 
@@ -37,16 +37,19 @@ class Outlook:
 
     @property
     def weights(self) -> Figure | None:
-        """Of the target on one rank: as an earlier start logged them, else by tensor shapes."""
-        seen = self.case.measured.weights
-        if seen is None:
+        """What loading took of one GPU: as an earlier start logged it, else what was free before it
+        and after it, else by tensor shapes."""
+        seen = self.case.measured
+        if seen.weights is not None:
+            return Figure(seen.weights, None, None, MEASURED, seen.source)
+        if seen.free_before is None or seen.free_after is None:
             return self.case.weights
-        return Figure(seen, None, None, MEASURED, self.case.measured.source)
+        return Figure(seen.free_before - seen.free_after, None, None, MEASURED, seen.source)
 
     @property
     def start_total(self) -> Figure | None:
         """Seconds of all phases; None where one of them is not known."""
-        return None
+        return start.total(self.start)
 
     @property
     def kinds(self) -> tuple[str, ...]:
@@ -63,8 +66,8 @@ def outlook(question: Question, sets: Sequence[str] = (), *, steps: bool = False
         str(manifest["model"]["path"]),
         case,
         result,
-        {},
-        None,
+        start.seconds(case, result),
+        payoff.crossover(case, result),
         tuple(advisories(advised.facts(manifest, case, result))),
-        notes(case, result),
+        (*question.notes, *notes(case, result)),
     )

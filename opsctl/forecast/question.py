@@ -7,7 +7,7 @@ answer of `facts` too, so that there is one way from facts to figures.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from opsctl.errors import Refused, SpecError
@@ -43,6 +43,14 @@ class Given:
         }
         return {name: value for name, value in said.items() if value is not None}
 
+    def notes(self) -> tuple[str, ...]:
+        if self.ram_total is not None and self.ram_available is None:
+            return (
+                "--ram-available was not given: all of --ram-total was taken to be available with "
+                "this service stopped",
+            )
+        return ()
+
 
 @dataclass(frozen=True)
 class Asked:
@@ -56,7 +64,8 @@ class Asked:
 class Question:
     """`entry`: the service as it is written. `facts`: the host's answer, or what stands for it.
     `calibration`: figures that go over memory.calibration of the description; `sets`: KEY=VALUE
-    over the description, and what the typed figures are about. `journal`: of an earlier start."""
+    over the description, and what the typed figures are about. `journal`: of an earlier start.
+    `notes`: what was assumed."""
 
     name: str
     entry: Mapping[str, Any]
@@ -64,6 +73,7 @@ class Question:
     calibration: Mapping[str, int] = field(default_factory=dict)
     sets: tuple[str, ...] = ()
     journal: str = ""
+    notes: tuple[str, ...] = ()
 
     def asked(self, more: Sequence[str] = ()) -> Asked:
         """Of the description with `sets` and `more` over it. Raises SpecError with all that is
@@ -87,7 +97,17 @@ class Question:
     def case(self, sets: Sequence[str] = ()) -> Case:
         """Raises NoForecast for a model that is not forecast."""
         asked = self.asked(sets)
-        return case(asked.manifest, self.facts, asked.calibration, self.journal)
+        return _sized(case(asked.manifest, self.facts, asked.calibration, self.journal))
+
+
+def _sized(whole: Case) -> Case:
+    """Where the files were not seen, what all ranks load stands for their size: the files have a
+    little less, since some weights are loaded by every rank."""
+    seen = whole.measured
+    if whole.beginning.model_bytes or seen.free_before is None or seen.free_after is None:
+        return whole
+    size = (seen.free_before - seen.free_after) * len(whole.ranks)
+    return replace(whole, beginning=replace(whole.beginning, model_bytes=size))
 
 
 def _figures(service: Service) -> dict[str, int]:

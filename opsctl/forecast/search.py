@@ -27,9 +27,11 @@ def largest(holds: Callable[[int], bool], least: int, most: int) -> int | None:
 
 def _down(least: int, most: int) -> Iterator[int]:
     n = most
-    while n >= least:
+    while n > least:
         yield n
         n = min(n - 1, int(n * STEP))
+    if most >= least:
+        yield least
 
 
 def _edge(holds: Callable[[int], bool], good: int, bad: int) -> int:

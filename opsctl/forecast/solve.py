@@ -88,7 +88,7 @@ def solve(case: Case, key: str, headroom: int, gpu_headroom: int) -> Solved:
     trial = _Trial(replace(case, min_available=headroom), dial, gpu_headroom)
     trial.demand()
     best = largest(lambda n: trial.judge(n)[0] == FITS, 1, trial.most)
-    loose = largest(lambda n: trial.judge(n)[0] != NOT, (best or 0) + 1, trial.most)
+    loose = largest(lambda n: trial.judge(n)[0] != NOT, best or 1, trial.most)
     over = (best or 0) + 1
     return Solved(
         dial.flag,
@@ -96,7 +96,7 @@ def solve(case: Case, key: str, headroom: int, gpu_headroom: int) -> Solved:
         dial.unit,
         None if best is None else trial.result(best),
         trial.judge(over)[1] if over <= trial.most else trial.edge,
-        None if loose is None else dial.value(loose),
+        None if loose in (None, best) else dial.value(loose or 0),
         headroom,
         gpu_headroom,
         trial.notes,

@@ -184,14 +184,15 @@ def _start(said: Outlook) -> Iterator[Row]:
     total = said.start_total
     if total is not None:
         yield ("until ready", span(total.value), _from(total, span))
+    else:
+        yield ("until ready", NONE, "the size of the weights is not known")
     longest = sorted(said.start.items(), key=lambda one: -one[1].value)[:3]
     yield ("most of it", ", ".join(f"{name} {span(one.value)}" for name, one in longest), "")
 
 
 def _payoff(said: Outlook) -> Iterator[Row]:
     assert said.payoff is not None
-    for what, figure, source in said.payoff.rows():
-        yield (what, figure, source)
+    yield from said.payoff.rows()
 
 
 def _advisories(said: Outlook) -> Iterator[RenderableType]:
@@ -201,7 +202,8 @@ def _advisories(said: Outlook) -> Iterator[RenderableType]:
     for one in said.advisories:
         doubt = "" if one.certain else " (if it applies here)"
         yield Text(f"{one.severity} {one.id}: {one.text}{doubt}", SEVERITY[one.severity])
-        yield Padding(Text(one.advice, "dim"), (0, 0, 0, 2))
+        if one.severity != "info":
+            yield Padding(Text(one.advice, "dim"), (0, 0, 0, 2))
 
 
 def _step(line: str) -> RenderableType:
@@ -265,8 +267,12 @@ def remarks(variants: Sequence[Variant]) -> Iterator[str]:
     """Below the table: what each variant is, why it cannot be, and what no figure tells."""
     described = {one.id for one in variants[0].outlook.advisories} if variants[0].outlook else set()
     for n, one in enumerate(variants, 1):
-        if one.sets:
-            yield f"{n}: {' '.join(f'--set {part}' for part in one.sets)}"
+        # what only goes with the tier goes without saying
+        written = [
+            part for part in one.sets if not part.startswith("hicache-") or part[-4:] != "null"
+        ]
+        if written:
+            yield f"{n}: {' '.join(f'--set {part}' for part in written)}"
         if one.why:
             yield f"{n}: {one.why}"
         yield from (f"{n}: {note}" for note in one.notes)
@@ -274,4 +280,4 @@ def remarks(variants: Sequence[Variant]) -> Iterator[str]:
             yield from (f"{n}: {why}" for why in one.outlook.result.fit.reasons)
             for advisory in one.outlook.advisories:
                 if advisory.id not in described:
-                    yield f"{n}: {advisory.severity} {advisory.id}: {advisory.text}"
+                    yield f"{n}: {advisory.severity} {advisory.id}"
