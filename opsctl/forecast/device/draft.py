@@ -1,8 +1,6 @@
 """A draft model's KV: what is counted for it, and the pool that it really gets.
 
-Sources: 0.5.14 and 0.5.15 model_executor/model_runner.py, 0.5.16 on
-model_runner_components/spec_aux_hidden_state.py (`eagle_draft_num_layers`); pool_configurator.py;
-arg_groups/speculative_hook.py for drafts inside the target's own checkpoint.
+Source: model_executor/pool_configurator.py (0.5.14 on).
 """
 
 from __future__ import annotations
@@ -10,21 +8,11 @@ from __future__ import annotations
 from opsctl.forecast.device.cell import heads_kept, latent_row
 from opsctl.forecast.device.dsa import index_bytes, row_elements
 from opsctl.forecast.device.dtype import draft_dtype
-from opsctl.forecast.device.settings import DRAFTED, UNDRAFTED, Settings, names
+from opsctl.forecast.device.settings import DRAFTED, UNDRAFTED, Settings
 from opsctl.forecast.device.window import MIMO
 from opsctl.forecast.values import Case, Geometry, Latent, NoForecast
 
 COUNTED = (0, 5, 14)  # weights and KV of the draft are in the budget from here on
-# Releases that charge a draft inside the checkpoint though no path names it.
-_PATHLESS = (0, 5, 20)
-# For these the engine sets the draft's path to the target's by itself.
-_OWN_PATH = names(
-    """
-    DeepseekV32ForCausalLM DeepseekV3ForCausalLM Glm4MoeForCausalLM Glm4MoeLiteForCausalLM
-    GlmMoeDsaForCausalLM BailingMoeForCausalLM BailingMoeV2ForCausalLM BailingMoeV2_5ForCausalLM
-    MistralLarge3ForCausalLM PixtralForConditionalGeneration
-    """
-)
 
 
 def drafted(set_: Settings) -> bool:
@@ -48,13 +36,8 @@ def counted_layers(case: Case, set_: Settings) -> int:
     """Draft layers that the engine counts when it sizes the target's pool; 0: it does not."""
     if set_.key < COUNTED or not drafted(set_):
         return 0
-    if case.draft is not None and case.draft.counted is not None:
-        return case.draft.counted
-    named = case.flags.get("speculative-draft-model-path")
-    if named or case.shape.architecture in _OWN_PATH:
-        shape = draft_shape(case)
-        return shape.nextn or shape.layers
-    return case.shape.nextn if set_.key >= _PATHLESS else 0
+    shape = draft_shape(case)
+    return shape.layers if shape.counted is None else shape.counted
 
 
 def with_draft(cell: int, indexer: int, layers: int, drafts: int, set_: Settings) -> int:
@@ -77,7 +60,7 @@ def pool_row(case: Case, set_: Settings) -> int:
         return 0
     shape = draft_shape(case)
     dtype = draft_dtype(case, shape, set_)
-    layers = shape.nextn or shape.layers
+    layers = shape.layers
     if not isinstance(shape.attention, Latent):
         return heads_kept(shape.attention, layers, set_, dtype)
     if shape.indexer is None:

@@ -57,8 +57,17 @@ def plan(case: Case, set_: Settings, trtllm: bool) -> Plan:
     return Plan(
         dtype,
         drafting,
-        tuple(_stage(case, set_, dtype, run, counted, own, state) for run in split),
+        tuple(
+            _stage(case, set_, dtype, run, counted, own, _of_stage(state, case, set_, run))
+            for run in split
+        ),
     )
+
+
+def _of_stage(
+    state: Recurrent | None, case: Case, set_: Settings, run: tuple[int, int]
+) -> Recurrent | None:
+    return None if state is None else recurrent.of_stage(state, case, set_, run)
 
 
 def _needs_speculation(case: Case, set_: Settings) -> bool:

@@ -7,7 +7,7 @@ mem_cache/memory_pool.py `MambaPool`.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from opsctl.forecast.device.settings import Settings, Speculation, names, on
 from opsctl.forecast.shape.linear import state_elements
@@ -72,10 +72,35 @@ def recurrent(
         set_.key >= (0, 5, 17),
         each,
         drafting.tokens if drafting is not None else 0,
-        _fixed(set_, running),
+        _fixed(set_, running, no_radix(case, set_, drafting)),
         FULL_RATIO if given is None else float(given),
         running if drafting is not None else None,
     )
+
+
+def of_stage(found: Recurrent, case: Case, set_: Settings, run: tuple[int, int]) -> Recurrent:
+    """A slot of one stage: its own layers' states since 0.5.10, those of all layers before."""
+    if set_.pp == 1 or set_.key < (0, 5, 10):
+        return found
+    assert case.shape.state is not None
+    own = sum(1 for layer in case.shape.linear if run[0] <= layer < run[1])
+    return replace(found, kept=layer_bytes(case.shape.state, set_) * own)
+
+
+# Architectures whose radix cache the engine turns off by itself: before these releases.
+_NO_RADIX = {"KimiLinearForCausalLM": (0, 5, 14), "BailingMoeV2_5ForCausalLM": (0, 5, 13)}
+
+
+def no_radix(case: Case, set_: Settings, drafting: Speculation | None) -> bool:
+    """Whether no prefix is kept: as the flags say, or because the release cannot with this model
+    or, in 0.5.9, with speculation without the extra buffer."""
+    flags, key = set_.flags, set_.key
+    if flags.get("disable-radix-cache") or key < (0, 5, 3, 2):
+        return True
+    if key < _NO_RADIX.get(case.shape.architecture, (0,)):
+        return True
+    strategy = flags.get("mamba-radix-cache-strategy") or flags.get("mamba-scheduler-strategy")
+    return (0, 5, 9) <= key < (0, 5, 10) and drafting is not None and strategy != "extra_buffer"
 
 
 def layer_bytes(state: State, set_: Settings) -> int:
@@ -90,13 +115,10 @@ def layer_bytes(state: State, set_: Settings) -> int:
     return temporal * size + conv * conv_size
 
 
-def _fixed(set_: Settings, running: int | None) -> int | None:
+def _fixed(set_: Settings, running: int | None, no_radix: bool) -> int | None:
     """Slots that no memory decides."""
-    flags, key = set_.flags, set_.key
-    no_radix = bool(flags.get("disable-radix-cache"))
-    slots = flags.get("max-mamba-cache-size")
-    if key < (0, 5, 3, 2):
-        no_radix = True  # these releases turn it off by themselves
+    key = set_.key
+    slots = set_.flags.get("max-mamba-cache-size")
     if (0, 5, 3, 2) <= key < (0, 5, 7) and not no_radix:
         return None  # the flag is ignored
     if slots is not None:
@@ -111,7 +133,7 @@ def _fixed(set_: Settings, running: int | None) -> int | None:
 def _each(case: Case, set_: Settings, drafting: Speculation | None) -> int | None:
     """Slots that one running request takes, of all that there are."""
     flags, key = set_.flags, set_.key
-    if flags.get("disable-radix-cache") or key < (0, 5, 3, 2):
+    if no_radix(case, set_, drafting):
         return 1
     base = 2 if key >= (0, 5, 17) and on(set_.env.get("SGLANG_OPT_MAMBA_SKIP_DECODE_LOCK")) else 3
     strategy = flags.get("mamba-radix-cache-strategy") or flags.get("mamba-scheduler-strategy")
@@ -131,7 +153,8 @@ def _each(case: Case, set_: Settings, drafting: Speculation | None) -> int | Non
     if strategy == "no_buffer":
         return 3
     lazy = strategy == "extra_buffer_lazy"
-    return base + (2 if overlap and not lazy else 1)
+    # Stages turn the overlap off, after the strategy was chosen.
+    return base + (2 if overlap and set_.pp == 1 and not lazy else 1)
 
 
 def _automatic(case: Case, set_: Settings, overlap: bool) -> str | None:

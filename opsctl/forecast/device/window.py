@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from opsctl.forecast.device.cell import heads_charged
 from opsctl.forecast.device.settings import Settings
-from opsctl.forecast.values import Case, Heads, NoForecast
+from opsctl.forecast.values import Case, Heads, NoForecast, NoStart
 
 RATIO = 0.8  # swa-full-tokens-ratio if unset
 MIMO = frozenset({"MiMoV2FlashForCausalLM", "MiMoV2ForCausalLM"})
@@ -155,7 +155,7 @@ def split(found: Window, capacity: int, page: int, set_: Settings) -> tuple[int,
         kept = int(tokens * found.ratio) // page * page
         span = found.span
         if set_.key >= (0, 5, 16) and span is not None and span + page >= kept:
-            raise NoForecast(
+            raise NoStart(
                 f"the window pool of {kept} tokens cannot hold one request: the start would fail"
             )
         return tokens, kept
