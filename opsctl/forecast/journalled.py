@@ -127,8 +127,9 @@ def _held_against(figures: Measured, start: Start, manifest: Mapping[str, Any]) 
     if not _same_model(path, str(manifest["model"]["path"])):
         note = f"the journal is of another model, {path}: none of its figures was used"
         return Measured(source=figures.source, notes=(note,))
-    old, new = serverargs.flags(start.arguments, manifest), manifest["flags"]
-    if new.get("mem-fraction-static") is None:  # the log shows a value, chosen by whom it does not
+    new = manifest["flags"]
+    old, shown = serverargs.flags(start.arguments, manifest)
+    if not shown or new.get("mem-fraction-static") is None:  # who chose the value, no log tells
         figures = replace(figures, sure=False)
     notes: list[str] = []
     changed = carried.token_changes(old, new)

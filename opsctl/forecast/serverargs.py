@@ -12,7 +12,6 @@ from typing import Any
 from opsctl import engine
 from opsctl.engine.flag import Flag
 from opsctl.errors import SpecError
-from opsctl.forecast import carried
 from opsctl.release.kinds import NOT_ON_GPU
 
 MARK = "server_args="
@@ -75,20 +74,22 @@ def _literal(text: str) -> Any:
         return text
 
 
-def flags(arguments: Mapping[str, Any], manifest: Mapping[str, Any]) -> dict[str, Any]:
+def flags(arguments: Mapping[str, Any], manifest: Mapping[str, Any]) -> tuple[dict[str, Any], bool]:
     """The flags of the start as far as they can be compared with the manifest's: those that the
-    manifest sets, and those that the engine leaves alone where they are not the default."""
+    manifest sets, and those that the engine leaves alone where they are not the default. And
+    whether all were there: one that the line does not show is taken to be the same.
+    """
     try:
         known = engine.catalogue(str(manifest["engine"]["version"])).flags
     except SpecError:
         known = {}
     found: dict[str, Any] = {}
+    whole = True
     for name, value in manifest["flags"].items():
         dest = _spelled(name, known.get(name), arguments)
-        if dest:
-            found[name] = value if _alike(arguments[dest], value) else arguments[dest]
-        elif name in NOT_ON_GPU or name in carried.AFTER_WEIGHTS:
-            found[name] = value  # another version's: it does not matter here
+        same = not dest or _alike(arguments[dest], value)
+        found[name] = value if same else arguments[dest]
+        whole = whole and (bool(dest) or name in NOT_ON_GPU)
     for name in LEFT_ALONE:
         flag = known.get(name)
         dest = _spelled(name, flag, arguments)
@@ -96,7 +97,7 @@ def flags(arguments: Mapping[str, Any], manifest: Mapping[str, Any]) -> dict[str
             continue
         if not _alike(arguments[dest], flag.unset):
             found[name] = arguments[dest]
-    return found
+    return found, whole
 
 
 def _spelled(name: str, flag: Flag | None, arguments: Mapping[str, Any]) -> str:

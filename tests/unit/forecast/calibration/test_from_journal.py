@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from opsctl.errors import Refused
-from opsctl.forecast.calibration import from_journal
+from opsctl.forecast.journalled import from_journal
 from opsctl.onhost.expect import GiB
 
 ARGS = (
@@ -260,6 +260,13 @@ def test_the_form_of_newer_versions_is_read_too() -> None:
 
 def test_a_fraction_that_the_engine_chooses_leaves_the_tokens_in_doubt() -> None:
     seen = from_journal("\n".join(stamped(lines())), manifest(**{"mem-fraction-static": None}))
+    assert seen.tokens == 159277 and not seen.sure
+
+
+def test_a_flag_that_the_line_does_not_show_leaves_the_tokens_in_doubt() -> None:
+    text = "\n".join(stamped(lines()))
+    assert from_journal(text, manifest()).sure
+    seen = from_journal(text, manifest(**{"ep-size": 8}))
     assert seen.tokens == 159277 and not seen.sure
 
 
