@@ -265,9 +265,16 @@ def gemma4(draw: Any) -> Config:
         "layer_types": kinds(draw, text["num_hidden_layers"], names),
         "sliding_window": 512,
         "global_head_dim": draw(st.sampled_from([128, 256, 512])),
-        "num_global_key_value_heads": draw(power(0, 3)),
         "num_kv_shared_layers": 0,
-        "attention_k_eq_v": draw(st.booleans()),
+        **draw(
+            st.sampled_from(
+                [
+                    {"num_global_key_value_heads": None, "attention_k_eq_v": False},
+                    {"num_global_key_value_heads": 4, "attention_k_eq_v": True},
+                    {"num_global_key_value_heads": 2, "attention_k_eq_v": True},
+                ]
+            )
+        ),
     }
     return {
         "architectures": ["Gemma4ForConditionalGeneration"],
@@ -391,7 +398,8 @@ def kimi_linear(draw: Any) -> Config:
 def step(draw: Any) -> Config:
     found = common(draw, "Step3p5ForCausalLM", "step3p5", **heads(draw))
     names = ("sliding_attention", "full_attention")
-    kv = draw(power(0, 3))
+    # Both kinds of layers share one pool geometry, and so do the published checkpoints' heads.
+    kv = found["num_key_value_heads"]
     return {
         **found,
         "auto_map": {"AutoConfig": "configuration_step3p5.Step3p5Config"},
@@ -403,6 +411,7 @@ def step(draw: Any) -> Config:
             "num_attention_groups": kv,
             "head_dim": found["head_dim"],
         },
+        "max_seq_len": found["max_position_embeddings"],
         "sliding_window": 512,
         "moe_num_experts": 8,
         "moe_top_k": 2,
@@ -441,6 +450,7 @@ def deepseek_v4(draw: Any) -> Config:
     )
 
 
+_DSA_DTYPES = ("auto", "bfloat16", "fp8_e4m3")
 _PLAIN_DTYPES = ("auto", "bfloat16")
 
 FAMILIES: tuple[Family, ...] = (
@@ -452,8 +462,8 @@ FAMILIES: tuple[Family, ...] = (
     Family("uneven values", uneven_values()),
     Family("mla", deepseek()),
     Family("mla nested", kimi_nested()),
-    Family("dsa", deepseek_sparse(), pages=(64,), attention=None),
-    Family("dsa glm5", glm5(), pages=(64,), attention=None),
+    Family("dsa", deepseek_sparse(), pages=(64,), dtypes=_DSA_DTYPES, attention=None),
+    Family("dsa glm5", glm5(), pages=(64,), dtypes=_DSA_DTYPES, attention=None),
     Family("gpt-oss", gpt_oss(), tiered=NEW, pipeline=False),
     Family("llama4", llama4(), tiered=NEW, pipeline=False),
     Family("mimo v2", mimo(), tiered=NEW, pipeline=False),

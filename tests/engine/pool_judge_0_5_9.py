@@ -176,6 +176,13 @@ def draft(args, target, case):
     return self
 
 
+def running(self):
+    """As ModelRunner.initialize() ends; what it says is in no function of its own."""
+    wanted, dp = self.server_args.max_running_requests, self.dp_size
+    most = self.max_total_num_tokens // 2 if wanted is None else wanted // dp
+    return min(most, self.req_to_token_pool.size)
+
+
 def told(self):
     seen = set()
     pool = self.token_to_kv_pool
@@ -186,7 +193,7 @@ def told(self):
         "charged": self.charged,
         "dtype": str(self.kv_cache_dtype),
         "class": type(pool).__name__,
-        "requests": self.req_to_token_pool.size,
+        "requests": running(self),
         "layers": [self.start_layer, self.end_layer],
     }
     if self.is_hybrid_swa:

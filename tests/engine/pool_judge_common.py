@@ -38,6 +38,8 @@ torch.cuda.cudart = lambda: SimpleNamespace(
 
 def known(config):
     kind = config.get("model_type")
+    if kind == "deepseek_v32":
+        return  # the engine has a way of its own with it
     if kind and (kind not in CONFIG_MAPPING or "auto_map" in config) and kind not in _plain:
         fields = {"model_type": kind, "rope_scaling": None}
         _plain[kind] = type("Plain", (PretrainedConfig,), fields)

@@ -63,9 +63,11 @@ def _pools(asked: _Asked, plan: str, window: bool, state: bool) -> Iterable[Host
     main = rows.pool(device, "kv")
     count = device.tokens if main is None else main.rows
     row = rows.kv_row(case, device, how, packed=packed)
-    kv, tokens = _own(asked, "kv", row, count, ways["kv"])
+    inside = case.shape.indexer is not None and how.key < versions.DSA_APART
+    spare = device.page * rows.own_indexer_row(case, device, how, packed=0) if inside else 0
+    kv, tokens = _own(asked, "kv", row, count, ways["kv"], beside=spare)
     yield kv
-    if case.shape.indexer is not None and how.key >= versions.DSA_APART:
+    if case.shape.indexer is not None and not inside:
         row = rows.own_indexer_row(case, device, how, packed=packed)
         yield _like(asked, "indexer", "kv", row, tokens, spare=device.page)
     if window:
@@ -96,10 +98,17 @@ def _sidecar(asked: _Asked, tokens: Tokens) -> Iterable[HostPool]:
 
 
 def _own(
-    asked: _Asked, name: str, row: int, count: Figure | None, way: Way, page: int = 0
+    asked: _Asked,
+    name: str,
+    row: int,
+    count: Figure | None,
+    way: Way,
+    page: int = 0,
+    beside: int = 0,
 ) -> tuple[HostPool, Tokens]:
     """A pool that is sized by itself: by size if there is one, else by the ratio to the device's
-    pool of the same name, whose rows are `count`."""
+    pool of the same name, whose rows are `count`. `beside`: bytes that it takes and does not log
+    (a page of index keys, while they are part of it)."""
     how, page = asked.how, page or asked.device.page
     if way.size:
         tokens = by_size(way.size, _widest(asked, row), page, how.key, shared=way.shared)
@@ -114,9 +123,9 @@ def _own(
         way.size or None,
         tokens.value,
         value,
-        _pinned(value, how),
-        _pinned(least, how),
-        _pinned(most, how),
+        _pinned(value, how, beside),
+        _pinned(least, how, beside),
+        _pinned(most, how, beside),
         of=name,
         auto=how.auto or way.shared,
         refused=_refused(asked, name, tokens, count),
@@ -149,10 +158,10 @@ def _times(tokens: int | None, row: int, spare: int = 0) -> int | None:
     return None if tokens is None else (tokens + spare) * row
 
 
-def _pinned(size: int | None, how: Tier) -> int | None:
-    if size is None or how.key >= versions.REGISTERED:
-        return size
-    return power_of_two(size)
+def _pinned(size: int | None, how: Tier, beside: int = 0) -> int | None:
+    if size is None:
+        return None
+    return size + beside if how.key >= versions.REGISTERED else power_of_two(size) + beside
 
 
 def _refused(asked: _Asked, name: str, tokens: Tokens, count: Figure | None) -> str:
