@@ -302,3 +302,57 @@ def test_what_a_start_teaches_of_every_pool() -> None:
     assert known["expect"]["kv"]["tokens"] == 330323
     assert known["expect"]["pools"][0]["tokens"] == 124
     assert gates.ranks(known, read(*RECURRENT)).status == PASS
+
+
+# -- real lines of the pool classes of 0.5.23, run on a CPU with small models ---------------------
+
+GPT_OSS = """\
+Full KV Cache is allocated. dtype: torch.bfloat16, #tokens: 200000, K size: 0.93 GB, V size: 0.93 GB
+SWA KV Cache is allocated. dtype: torch.bfloat16, #tokens: 160000, K size: 0.40 GB, V size: 0.40 GB
+SWAKVPool mem usage: 2.66 GB, swa size: 160000, full size: 200000
+Memory pool end. avail mem=80.00 GB
+Allocating full hierarchical KV host pool: 400001 tokens, 3.99 GB host memory.
+Allocating swa hierarchical KV host pool: 320001 tokens, 1.72 GB host memory."""
+QWEN3_NEXT = """\
+Mamba Cache is allocated. max_mamba_cache_size: 7746, conv_state size: 1.00GB, ssm_state size: 28.37GB 
+KV Cache is allocated. dtype: torch.bfloat16, #tokens: 200000, K size: 0.72 GB, V size: 0.72 GB
+Memory pool end. avail mem=80.00 GB
+Allocating kv hierarchical KV host pool: 400001 tokens, 3.07 GB host memory.
+Allocating 63.06 GB host memory for hierarchical Mamba cache (15493 state slots, layout=page_first).
+"""  # noqa: E501, W291
+
+
+def rows(name: str, count: int, row: int) -> dict[str, Any]:
+    return {"name": name, "tokens": count, "min": count, "max": count, "bytes_per_token": row}
+
+
+# Two ranks: 13 full and 7 window layers of 2 × 96 × 2 heads; 5 layers of 2 × 192 × 2 heads, and 15
+# of 8 × 64 × 128 in FP32 with a convolution of 1,536 channels and 3 taps.
+FULL, SWA, HYBRID = 13 * 2 * 2 * 96 * 2, 7 * 2 * 2 * 96 * 2, 5 * 2 * 2 * 192 * 2
+STATE = 15 * (8 * 128 * 64 * 4 + 1536 * 3 * 2)
+
+
+@pytest.mark.parametrize(
+    ("text", "expect"),
+    [
+        (
+            GPT_OSS,
+            {
+                "kv": kv(200000, FULL),
+                "pools": [rows("swa", 160000, SWA)],
+                "host_pools": [own("kv", FULL, 2.0, 1), own("swa", SWA, 2.0, 1)],
+            },
+        ),
+        (
+            QWEN3_NEXT,
+            {
+                "kv": kv(200000, HYBRID),
+                "pools": [rows("mamba", 7746, STATE)],
+                "host_pools": [own("kv", HYBRID, 2.0, 1), own("mamba", STATE, 2.0, 1)],
+            },
+        ),
+    ],
+)
+def test_what_the_real_pool_classes_print(text: str, expect: dict[str, Any]) -> None:
+    check = gates.ranks(manifest("0.5.23", expect), read(*text.splitlines()))
+    assert check.status == PASS, check.detail
