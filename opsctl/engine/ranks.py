@@ -1,12 +1,14 @@
 """Which ranks log on one host, labelled as the journal's reader labels them.
 
-Read from the launchers of both versions (entrypoints/engine.py, managers/data_parallel_controller
-.py) and the prefix that each scheduler gives its log lines: DP if a data-parallel rank is set, PP
-and TP where their size is above 1. The parts ATTN_CP, MOE_DP and EP follow from TP and are left
-out. A single rank shows nothing and is called TP0.
+Read from the launchers of all releases 0.5.2 … 0.5.23, whose rule is one (entrypoints/engine.py,
+managers/data_parallel_controller.py), and the prefix that each scheduler gives its log lines: DP if
+a data-parallel rank is set, PP and TP where their size is above 1 (TP before PP until 0.5.5; the
+journal's reader sorts them). The parts ATTN_CP, MOE_DP and EP follow from TP and are left out. A
+single rank shows nothing and is called TP0.
 
 Not known here: sizes that the engine changes by the model's kind (context parallelism of
-DeepSeek V3.2 and V4, dwdp), and SGLANG_DP_RANK, which a router sets.
+DeepSeek V3.2 and V4, dwdp), SGLANG_DP_RANK, which a router sets, and the offset of a replica that
+joins an elastic one (elastic-ep-join-rank-offset, from 0.5.16 on).
 """
 
 from __future__ import annotations

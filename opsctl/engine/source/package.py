@@ -27,7 +27,9 @@ class Module:
     folder: bool = False  # an __init__.py
     names: dict[str, ast.AST] = field(default_factory=dict)
     stars: list[ast.ImportFrom] = field(default_factory=list)  # from … import *
-    values: dict[str, Any] = field(default_factory=dict)  # those evaluated already
+    changed: dict[str, list[ast.stmt]] = field(default_factory=dict)  # X.append(…), perhaps in `if`
+    unsure: set[str] = field(default_factory=set)  # changed or bound as only a run would tell
+    values: dict[str, Any] = field(default_factory=dict)  # those worked out already
 
     def source(self, node: ast.ImportFrom) -> Module | None:
         """The module that an import takes from; None if it is of another package."""
@@ -76,13 +78,41 @@ class Package:
         if text is None:
             return None
         found = Module(name, self, folder)
-        for bound, node in _bindings(ast.parse(text).body):
+        body = ast.parse(text).body
+        for bound, node in _bindings(body):
             if bound == "*":
                 assert isinstance(node, ast.ImportFrom)
                 found.stars.append(node)
             elif not isinstance(found.names.get(bound), ast.ClassDef):
                 found.names[bound] = node
+        for node in body:
+            for bound in _changed(node):
+                found.changed.setdefault(bound, []).append(node)
+        found.unsure = set(_either(body))
         return found
+
+
+def _changed(node: ast.stmt) -> Iterator[str]:
+    """Names whose value a statement of the top level changes in place."""
+    if isinstance(node, ast.If):
+        for inner in (*node.body, *node.orelse):
+            yield from _changed(inner)
+    elif isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
+        called = node.value.func
+        if isinstance(called, ast.Attribute) and isinstance(called.value, ast.Name):
+            yield called.value.id
+
+
+def _either(body: list[ast.stmt]) -> Iterator[str]:
+    """Names that have one value or another, as an `if` of the top level decides, or X += …."""
+    seen = [name for name, _ in _bindings(body)]
+    for node in body:
+        if isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name):
+            yield node.target.id
+        elif isinstance(node, ast.If) and "TYPE_CHECKING" not in ast.unparse(node.test):
+            other = [name for name, _ in _bindings(node.orelse)]
+            yield from other
+            yield from (name for name, _ in _bindings(node.body) if seen.count(name) > 1)
 
 
 def assigned(body: list[ast.stmt]) -> Iterator[tuple[str, ast.expr | None]]:

@@ -7,16 +7,14 @@ classes, members of enumerations, and a few harmless calls. All else raises Unre
 from __future__ import annotations
 
 import ast
-import operator
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from opsctl.engine.source.displays import Displays
 from opsctl.engine.source.package import Class, Module, Unreadable, assigned
 
-# What a table that is read for its keys holds as values (classes, functions of other packages).
-OPAQUE = object()
 # Names of other packages that defaults use.
 OUTSIDE: dict[str, Any] = {"sys.maxsize": sys.maxsize, "argparse.SUPPRESS": None}
 # Questions about the machine, as a host with NVIDIA cards answers them; and, since a launch has
@@ -26,12 +24,6 @@ _FIELDS = {"field", "dataclasses.field", "msgspec.field"}
 _ENUMS = {"Enum", "IntEnum", "StrEnum", "Flag", "IntFlag"}
 _BUILTIN: dict[str, Callable[..., Any]] = {
     **{f.__name__: f for f in (list, set, tuple, sorted, str, int, float, frozenset, dict)}
-}
-_BINARY: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
-    ast.Add: operator.add,
-    ast.Sub: operator.sub,
-    ast.Mult: operator.mul,
-    ast.BitOr: operator.or_,
 }
 _HARMLESS = {"keys", "lower", "upper", "copy", "replace", "split", "add", "append", "extend"}
 
@@ -69,7 +61,7 @@ class Function:
         return None
 
 
-class Scope:
+class Scope(Displays):
     """Names as one piece of code sees them."""
 
     def __init__(self, module: Module, names: dict[str, Any] | None = None) -> None:
@@ -105,40 +97,12 @@ class Scope:
     def refused(self, node: ast.AST, why: str) -> Unreadable:
         return Unreadable(self.module.name, node, why)
 
-    def _constant(self, node: ast.Constant) -> Any:
-        return node.value
-
-    def _list(self, node: ast.List) -> Any:
-        return [item for part in node.elts for item in self._spread(part)]
-
-    def _tuple(self, node: ast.Tuple) -> Any:
-        return tuple(item for part in node.elts for item in self._spread(part))
-
-    def _set(self, node: ast.Set) -> Any:
-        return {item for part in node.elts for item in self._spread(part)}
-
-    def _spread(self, node: ast.expr) -> list[Any]:
-        if isinstance(node, ast.Starred):
-            return list(iterated(self.value(node.value)))
-        return [self.value(node)]
-
-    def _dict(self, node: ast.Dict) -> Any:
-        found: dict[Any, Any] = {}
-        for key, item in zip(node.keys, node.values, strict=True):
-            if key is None:
-                found |= self.value(item)
-            else:
-                try:
-                    found[self.value(key)] = self.value(item)
-                except Unreadable:
-                    found[self.value(key)] = OPAQUE
+    def items(self, value: Any) -> Iterable[Any]:
+        found: Iterable[Any] = iterated(value)
         return found
 
-    def _joinedstr(self, node: ast.JoinedStr) -> Any:
-        return "".join(
-            str(self.value(part.value if isinstance(part, ast.FormattedValue) else part))
-            for part in node.values
-        )
+    def inner(self, names: dict[str, Any]) -> Scope:
+        return Scope(self.module, {**self.names, **names})
 
     def _name(self, node: ast.Name) -> Any:
         if node.id in self.names:
@@ -191,51 +155,32 @@ class Scope:
         if "default" in said:
             return self.value(said["default"])
         makes = said["default_factory"]
-        return self.value(makes) if isinstance(makes, ast.Lambda) else self.value(makes)()
-
-    def _binop(self, node: ast.BinOp) -> Any:
-        if type(node.op) not in _BINARY:
-            raise self.refused(node, "no such operator was foreseen")
-        return _BINARY[type(node.op)](self.value(node.left), self.value(node.right))
-
-    def _unaryop(self, node: ast.UnaryOp) -> Any:
-        value = self.value(node.operand)
-        if isinstance(node.op, ast.Not):
-            return not value
-        if isinstance(node.op, ast.USub):
-            return -value
-        raise self.refused(node, "no such operator was foreseen")
-
-    def _subscript(self, node: ast.Subscript) -> Any:
-        return self.value(node.value)[self.value(node.slice)]
-
-    def _compare(self, node: ast.Compare) -> Any:
-        if len(node.ops) == 1 and isinstance(node.ops[0], ast.Is | ast.IsNot):
-            same = self.value(node.left) is self.value(node.comparators[0])
-            return same == isinstance(node.ops[0], ast.Is)
-        raise self.refused(node, "no such comparison was foreseen")
-
-    def _listcomp(self, node: ast.ListComp) -> Any:
-        (loop,) = node.generators
-        if not isinstance(loop.target, ast.Name) or loop.ifs:
-            raise self.refused(node, "no such loop was foreseen")
-        found = []
-        for item in iterated(self.value(loop.iter)):
-            found.append(Scope(self.module, {**self.names, loop.target.id: item}).value(node.elt))
-        return found
-
-    def _lambda(self, node: ast.Lambda) -> Any:
-        return self.value(node.body)
+        return self.value(makes.body if isinstance(makes, ast.Lambda) else ast.Call(makes, [], []))
 
 
 def of_name(module: Module, name: str) -> Any:
     """The value of a name at the top level of a module, worked out once. Raises Unreadable."""
     if name not in module.values:
+        if name in module.unsure:
+            raise Unreadable(module.name, ast.Name(name), "what it is only a run would tell")
+        module.unsure.add(name)  # while it is worked out: it cannot be made of itself
         if name in module.names:
             module.values[name] = _of_binding(module, name, module.names[name])
         else:
             module.values[name] = _of_star(module, name)
+        module.unsure.discard(name)
+        _change(module, name)
     return module.values[name]
+
+
+def _change(module: Module, name: str) -> None:
+    """Do what the module does to the value after it has bound it."""
+    scope = Scope(module)
+    for statement in scope.run(module.changed.get(name, [])):
+        if not isinstance(statement, ast.Expr):
+            raise scope.refused(statement, "no such statement was foreseen")
+        if f"{name}." in ast.unparse(statement):
+            scope.value(statement.value)
 
 
 def _of_star(module: Module, name: str) -> Any:
