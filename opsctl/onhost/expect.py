@@ -109,19 +109,6 @@ def pool_tokens(
     )
 
 
-def pool_bytes(pool: Mapping[str, Any], device_tokens: int, version: str) -> int:
-    """Bytes of a pool of the manifest ("expect"."host_pools") over the given device tokens."""
-    tokens = host_pool_tokens(
-        device_tokens,
-        bytes_per_token=pool["bytes_per_token"],
-        ratio=pool.get("ratio"),
-        size=pool.get("size"),
-        page=pool.get("page") or 1,
-        version=version,
-    )
-    return tokens * int(pool["bytes_per_token"])
-
-
 def gib(value: float) -> str:
     """Bytes as GiB with two decimals: "10.42 GiB"."""
     return f"{value / GiB:.2f} GiB"

@@ -76,7 +76,7 @@ def _bytes(
 
 def host(rank: RankFacts, expect: Mapping[str, Any], version: str) -> Answer:
     pools = expect.get("host_pools")
-    if pools is None:
+    if pools is None or not all(pool.get("bytes_per_token") for pool in pools):
         return [], ["the host pools could not be forecast"]
     if not rank.host_pools:
         return [], []  # named as missing by the gate already

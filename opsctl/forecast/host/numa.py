@@ -33,10 +33,11 @@ def lacking(case: Case, needs: Sequence[int]) -> tuple[bool, str]:
         return _short(memory.available, memory.nodes, needs, _given(by_hand), "--numa-node")
     if key < _AUTOMATIC or (key >= _CAN_BE_OFF and _off(env, "SGLANG_AUTO_NUMA_BIND")):
         return False, ""
-    count = len(memory.nodes)
-    places = [n * count // len(needs) for n in range(len(needs))]
+    count, places = len(memory.nodes), case.hardware.nodes
+    if len(places) < len(needs):  # not known: as machines are usually built
+        places = tuple(n * count // len(needs) for n in range(len(needs)))
     _, why = _short(memory.available, memory.nodes, needs, places, "numactl, if it is installed,")
-    return False, why  # which GPU hangs on which node is not known here
+    return False, why  # whether it is installed is not known here
 
 
 def _short(

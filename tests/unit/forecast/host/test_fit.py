@@ -256,3 +256,10 @@ def test_the_gpu(found: Device, verdict: str) -> None:
 def test_a_start_that_was_seen_fits_its_gpus() -> None:
     asked = case(measured=Measured(tokens=159277))
     assert judge(asked, taken(asked, POOL), (device(figure(-2.0)),)).gpu == FITS
+
+
+def test_the_node_of_each_gpu_is_asked_where_it_is_known() -> None:
+    """Six of eight GPUs hang on node 0."""
+    cards = Hardware(8, nodes=(0, 0, 0, 0, 0, 0, 1, 1))
+    asked = case("0.5.10", memory=memory(449, **HALVES), hardware=cards, min_available=0)
+    assert judge(asked, taken(asked, POOL)).verdict == TIGHT
