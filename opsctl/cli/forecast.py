@@ -158,7 +158,7 @@ def _show(told: Sequence[Told], settings: Settings, lost: Mapping[str, Any] | No
     elif lost is None:
         data(answer(told[0]), settings.form)
     else:
-        documents = [{"host": one.host, **answer(one)} for one in told]
+        documents = [{"hostname": one.host, **answer(one)} for one in told]
         data({"schema_version": 1, "forecasts": documents}, settings.form, each="forecasts")
     fleet.raise_lost(lost or {})
     if error := end(told):

@@ -12,13 +12,12 @@ from dataclasses import replace
 from typing import Any
 
 from opsctl.forecast import carried
-from opsctl.forecast.figures import after_weights, agreed, least, most
-from opsctl.forecast.journalled import from_journal
-from opsctl.forecast.values import MEASURED, Figure, Measured
+from opsctl.forecast.figures import after_weights, agreed, least, most, speed
+from opsctl.forecast.values import Measured
 from opsctl.onhost.expect import version_key
 from opsctl.onhost.learned import RECORDED, recorded_tokens
 
-__all__ = ["from_journal", "measured"]
+__all__ = ["measured"]
 
 LIKE = "an earlier start here of the same model, version and parallelism"
 WRITTEN = "the owner's figures"
@@ -45,9 +44,14 @@ def measured(
     """
     found = recorded(manifest, facts.get("starts") or [])
     if journal:
+        from opsctl.forecast.journalled import (
+            from_journal,
+        )  # its patterns cost more than a forecast
+
         found = _filled(found, from_journal(journal, manifest))
     found = _filled(found, written(calibration))
-    return replace(found, prefill=found.prefill or _served(facts))
+    served = speed(facts.get("prefill"), "what runs now")
+    return replace(found, prefill=found.prefill or served)
 
 
 def written(calibration: Any) -> Measured:
@@ -153,21 +157,4 @@ def _figures(manifest: Mapping[str, Any], start: Mapping[str, Any], source: str)
         seconds=dict(start.get("seconds") or {}),
         cached=start.get("cached"),
         source=source,
-    )
-
-
-# -- what is served -------------------------------------------------------------------------------
-
-
-def _served(facts: Mapping[str, Any]) -> Figure | None:
-    """Prefill speed as the host told it of what runs now."""
-    known = facts.get("prefill")
-    if not isinstance(known, Mapping):
-        return None
-    return Figure(
-        int(known["value"]),
-        int(known["least"]),
-        int(known["most"]),
-        MEASURED,
-        f"what runs now: {known['samples']} large batches of prompts",
     )

@@ -25,7 +25,7 @@ DIGITS = 4
 def answer(told: Told) -> dict[str, Any]:
     """All that `opsctl forecast` was asked, JSON-ready. What was not asked has no key."""
     if told.outlook is None:
-        return refusal(told.service, told.version, told.ranks, told.refused)
+        return _refusal(told)
     whole = document(told.outlook)
     if told.solved is not None or told.unsolved:
         whole["fit"] = _solved(told.solved) if told.solved else {"unknown": told.unsolved}
@@ -62,16 +62,16 @@ def document(said: Outlook) -> dict[str, Any]:
     return whole
 
 
-def refusal(service: str, version: str, ranks: tuple[str, ...], reason: str) -> dict[str, Any]:
+def _refusal(told: Told) -> dict[str, Any]:
     """The document of what is not forecast: the same first keys, and why."""
     return {
         "schema_version": SCHEMA,
-        "service": service,
-        "engine": version,
-        "ranks": len(ranks),
-        "rank_names": list(ranks),
-        "verdict": "unknown",
-        "refused": reason,
+        "service": told.service,
+        "engine": told.version,
+        "ranks": len(told.ranks),
+        "rank_names": list(told.ranks),
+        "verdict": told.verdict,
+        "refused": told.refused,
     }
 
 

@@ -6,6 +6,7 @@ answer of `facts` too, so that there is one way from facts to figures.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -81,18 +82,25 @@ class Question:
         service = described(self.name, self.entry, (*self.sets, *more))
         manifest = outline(self.name, service)
         known, typed, same = _figures(service), dict(self.calibration), True
-        if self.sets or more:
-            written = described(self.name, self.entry, ())
-            if known.get("kv_tokens") == _figures(written).get("kv_tokens") and not _alike(
-                outline(self.name, written), manifest
-            ):
-                known.pop("kv_tokens", None)
+        if "kv_tokens" in known and (self.sets or more) and not self._as_written(known, manifest):
+            known.pop("kv_tokens")
         if more:
             base = outline(self.name, described(self.name, self.entry, self.sets))
             same = _alike(base, manifest)
         if not same:
             typed.pop("kv_tokens", None)
         return Asked(manifest, {**known, **typed})
+
+    def _as_written(self, known: Mapping[str, int], manifest: Mapping[str, Any]) -> bool:
+        """Whether the description's number of tokens holds in spite of what was set: it is of the
+        settings beside which it is written. Where those are templates, nobody knows."""
+        try:
+            written = described(self.name, self.entry, ())
+        except SpecError:
+            return False
+        if known["kv_tokens"] != _figures(written).get("kv_tokens"):
+            return True  # it was set as well
+        return _alike(outline(self.name, written), manifest)
 
     def case(self, sets: Sequence[str] = ()) -> Case:
         """Raises NoForecast for a model that is not forecast."""
@@ -148,8 +156,8 @@ def _key(manifest: Mapping[str, Any]) -> str:
 def checked(given: Given) -> Given:
     """The same. Raises Refused for figures that cannot be: the option, its value, why."""
     for name, value in vars(given).items():
-        if isinstance(value, int | float) and not value > 0:
-            raise Refused(f"{_option(name)} {value:g} is not above zero")
+        if isinstance(value, int | float) and not 0 < value < math.inf:
+            raise Refused(f"{_option(name)} {value:g} is not a number above zero")
     _within(given, "gpu_free_before", "gpu_total")
     _within(given, "gpu_free_after", "gpu_free_before")
     _within(given, "gpu_free_after", "gpu_total")

@@ -10,11 +10,11 @@ from pydantic import TypeAdapter, ValidationError
 from opsctl.errors import DoesNotFit, OpsctlError, Refused
 from opsctl.forecast.compare import Variant, compare
 from opsctl.forecast.explain import explain
-from opsctl.forecast.fit import NOT
+from opsctl.forecast.fit import NOT, UNKNOWN
 from opsctl.forecast.outlook import Outlook, outlook
 from opsctl.forecast.question import Question
-from opsctl.forecast.solve import RATIO, Solved, knob, solve
-from opsctl.forecast.values import NoForecast
+from opsctl.forecast.solve import Solved, knob, solve
+from opsctl.forecast.values import NoForecast, NoStart
 from opsctl.spec.kinds import Size
 
 
@@ -32,7 +32,8 @@ class Wish:
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """`outlook` None: the model is not forecast, and `refused` says why."""
+    """`outlook` None: `refused` says why there are no figures; `unfit`: because the engine would
+    not start."""
 
     host: str
     service: str
@@ -44,6 +45,17 @@ class Told:
     unsolved: str = ""
     compared: tuple[Variant, ...] = ()
     steps: tuple[str, ...] = ()
+    unfit: bool = False
+
+    @property
+    def verdict(self) -> str:
+        if self.outlook is not None:
+            return self.outlook.verdict
+        return NOT if self.unfit else UNKNOWN
+
+    @property
+    def reasons(self) -> tuple[str, ...]:
+        return self.outlook.result.fit.reasons if self.outlook is not None else (self.refused,)
 
 
 def wish(
@@ -88,7 +100,7 @@ def tell(question: Question, wish: Wish, host: str = "") -> Told:
     try:
         said = outlook(question, steps=wish.explain)
     except NoForecast as reason:
-        return Told(*who, None, refused=str(reason))
+        return Told(*who, None, refused=str(reason), unfit=isinstance(reason, NoStart))
     solved, unsolved = None, ""
     if wish.fit:
         try:
@@ -102,17 +114,15 @@ def tell(question: Question, wish: Wish, host: str = "") -> Told:
 
 def end(told: Sequence[Told]) -> OpsctlError | None:
     """How the command ends: None if all fits, tightly or not, or is not known."""
-    refused = [f"{one.host} {one.service}: {one.refused}".strip() for one in told if one.refused]
-    unfit = [one for one in told if one.outlook is not None and one.outlook.verdict == NOT]
-    if unfit:
-        why = [
-            f"{one.host} {one.service} does not fit: {'; '.join(one.outlook.result.fit.reasons)}"
-            for one in unfit
-            if one.outlook is not None
-        ]
-        hint = f"opsctl forecast … --fit {RATIO}" if unfit[0].outlook else ""
-        return DoesNotFit("\n".join(line.strip() for line in why), hint=hint)
-    unsolved = [one.unsolved for one in told if one.unsolved]
+    if unfit := [one for one in told if one.verdict == NOT]:
+        lines = [f"{_who(one)} does not fit: {'; '.join(one.reasons)}" for one in unfit]
+        return DoesNotFit("\n".join(lines), hint="--fit KEY tells the largest value that fits")
+    refused = [f"{_who(one)}: {one.refused}" for one in told if one.refused]
+    unsolved = [f"{_who(one)}: {one.unsolved}" for one in told if one.unsolved]
     if refused or unsolved:
         return OpsctlError("\n".join(["not forecast", *refused, *unsolved]))
     return None
+
+
+def _who(one: Told) -> str:
+    return f"{one.host} {one.service}".strip()

@@ -32,7 +32,8 @@ def drawing(told: Told) -> RenderableType:
 
     who = f"{told.host} {told.service}".strip()
     if told.outlook is None:
-        return Text(f"{who}: not forecast: {harmless(told.refused)}", "bold red")
+        what = told.verdict if told.unfit else "not forecast"
+        return Text(f"{who}: {what}: {harmless(told.refused)}", "bold red")
     said = told.outlook
     style = STYLE.get(said.verdict, "bold")
     parts: list[RenderableType] = [Text(f"{who}: {headline(said)}", style)]
