@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from opsctl.forecast.values import MEASURED, Figure
+
 
 def agreed(values: Iterable[int | None]) -> int | None:
     """The one value that all ranks have."""
@@ -32,3 +34,11 @@ def after_weights(rank: Mapping[str, Any], draft_first: bool) -> int | None:
     if draft_first:
         after = (rank.get("draft") or {}).get("free_after", after)
     return None if after is None else int(after)
+
+
+def speed(told: Mapping[str, Any] | None, where: str) -> Figure | None:
+    """Prefill speed, tokens a second of one replica, as onhost/prefill.py tells it."""
+    if not told:
+        return None
+    source = f"{where}: {told['samples']} large batches of prompts"
+    return Figure(int(told["value"]), int(told["least"]), int(told["most"]), MEASURED, source)

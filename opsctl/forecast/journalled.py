@@ -7,10 +7,10 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from opsctl.errors import Refused
-from opsctl.forecast import carried, journaltext, prefill, serverargs
-from opsctl.forecast.figures import after_weights, agreed, least, most
+from opsctl.forecast import carried, journaltext, serverargs
+from opsctl.forecast.figures import after_weights, agreed, least, most, speed
 from opsctl.forecast.values import Measured
-from opsctl.onhost import phases
+from opsctl.onhost import phases, prefill
 from opsctl.onhost.expect import version_key
 from opsctl.onhost.journal import Reading
 from opsctl.onhost.model import StartFacts
@@ -115,7 +115,7 @@ def _figures(
         draft_weights=most(rank["draft"].get("weights_bytes") for rank in ranks),
         seconds=phases.seconds(start.facts),
         source="the journal of an earlier start" + ("" if whole else ", which is not complete"),
-        prefill=start.prefills.figure(),
+        prefill=speed(start.prefills.told(), "the journal"),
     )
 
 

@@ -17,6 +17,8 @@ from opsctl.onhost import (
     modelfiles,
     neighbours,
     numa,
+    prefill,
+    unitfacts,
 )
 from opsctl.onhost.holding import held
 from opsctl.onhost.store import Places, Store
@@ -31,11 +33,12 @@ def facts(
     """The document of docs/architecture.md; sizes in bytes. `standing`: the service's entry of
     `collect`. The slow looks run at once."""
     store = Store(service, places)
-    with ThreadPoolExecutor(4) as pool:
+    with ThreadPoolExecutor(5) as pool:
         cards = pool.submit(gpufacts.report)
         model_folder = pool.submit(modelfiles.folder, Path(model), places.root)
         draft_folder = pool.submit(modelfiles.folder, Path(draft), places.root) if draft else None
         (state, guard), others = _states(places, systemd, service)
+        served = pool.submit(prefill.of, state.name) if state.active == "active" else None
         standing = collect.entry(places, state, guard)
         starts = store.starts()[:MOST_STARTS]
         groups = {unit.name: hostfacts.cgroup_pids(unit.cgroup) for unit in [state, *others]}
@@ -49,6 +52,9 @@ def facts(
             "running": standing["start"] if state.active == "active" else None,
             "service_memory": held(state.cgroup),
             "cgroups": cgroups.of(state.properties, state.name),
+            "unit": unitfacts.of(state.properties),
+            "driver": unitfacts.driver(),
+            "container": unitfacts.container(),
             "kernels": kernelcache.of(f"/var/cache/opsctl/{service}", starts),
             "others": _others(places, others),
             "standing": standing,
@@ -56,6 +62,7 @@ def facts(
         gpus, processes = cards.result()
         found["model"] = model_folder.result()
         found["draft"] = draft_folder.result() if draft_folder else None
+        found["prefill"] = served.result() if served else None
     owner = {pid: _service(name) for name, pids in groups.items() for pid in pids}
     return {
         **found,

@@ -49,7 +49,9 @@ GPU_QUERIES: dict[str, tuple[Callable[[Box, Gpu], object], str]] = {
     "ecc.mode.current": (lambda b, g: "Disabled", ""),
     "ecc.errors.uncorrected.volatile.total": (lambda b, g: "[N/A]", ""),
     "compute_mode": (lambda b, g: "Default", ""),
-    "pcie.link.gen.current": (lambda b, g: 5, ""),
+    "pcie.link.gen.current": (lambda b, g: 1, ""),  # an idle card lowers its link
+    "pcie.link.gen.max": (lambda b, g: 5, ""),
+    "pcie.link.width.max": (lambda b, g: 16, ""),
     "pcie.link.width.current": (lambda b, g: 16, ""),
 }
 APP_QUERIES: dict[str, tuple[Callable[[Gpu, Mapping[str, Any]], object], str]] = {
