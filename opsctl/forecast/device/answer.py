@@ -80,7 +80,10 @@ def _measured(case: Case, set_: Settings, found: Plan, page: int, left: Rest | s
     limit = set_.flags.get("max-total-tokens")
     low, high = band(tokens, max(1, int(max(stage.charged for stage in found.stages))))
     at = [n if limit is None else min(n, int(limit)) for n in (tokens, low, high)]
-    sizes = [from_tokens(n // page * page, found, set_, page) for n in at]
+    sizes = [
+        from_tokens(n // page * page, found, set_, page, edge)
+        for n, edge in zip(at, (0, -1, 1), strict=True)
+    ]
     if not isinstance(left, str) and found.stages[0].state is not None:
         slots = from_memory(left.value, found, set_, page).slots
         sizes = [Sizes(s.profiled, s.tokens, s.swa, slots) for s in sizes]

@@ -1,10 +1,48 @@
-"""Which attention backends a case runs on: they decide the page, and on AMD the memory fraction."""
+"""Which attention backends a case runs on: they decide the page, and on AMD the memory fraction.
+
+Sources: model_executor/model_runner.py `model_specific_adjustment` (0.5.2 to 0.5.5.post3);
+server_args.py `_handle_attention_backend_compatibility`, `_handle_model_specific_adjustments` (to
+0.5.18); arg_groups/overrides.py, arg_groups/model_overrides/ (0.5.15 on).
+"""
 
 from __future__ import annotations
 
 from opsctl.forecast.device.hardware import capability
-from opsctl.forecast.device.settings import Settings
+from opsctl.forecast.device.settings import Settings, names
 from opsctl.forecast.values import Case, Heads
+
+# MLA architectures that SM 10 runs with trtllm_mla, by the release that first does.
+_TRTLLM_MLA: tuple[tuple[str, tuple[int, ...]], ...] = (
+    ("DeepseekV3ForCausalLM", (0, 5, 3)),
+    ("KimiK25ForConditionalGeneration", (0, 5, 9)),
+    ("MistralLarge3ForCausalLM", (0, 5, 7)),
+    ("PixtralForConditionalGeneration", (0, 5, 7)),
+)
+# Plain-head architectures for which SM 10 gets something of its own, or what is not known here.
+_OWN_ON_SM10 = names(
+    """
+    BailingMoeV2_5ForCausalLM BailingMoeV3ForCausalLM Cohere2MoeForCausalLM
+    Ernie4_5_VLMoeForConditionalGeneration Exaone4ForCausalLM ExaoneMoEForCausalLM
+    FalconH1ForCausalLM Gemma4ForCausalLM Gemma4ForConditionalGeneration
+    Gemma4UnifiedForConditionalGeneration GraniteMoeHybridForCausalLM IQuestQ1ForCausalLM
+    InklingForConditionalGeneration JetNemotronForCausalLM KimiK3ForConditionalGeneration
+    KimiLinearForCausalLM Llama4ForConditionalGeneration MiniMaxM3SparseForCausalLM
+    MossVLForConditionalGeneration MuseGlimmerForCausalLM Olmo2ForCausalLM Olmo3ForCausalLM
+    Qwen3VLForConditionalGeneration Qwen4ExpForConditionalGeneration Step3p5ForCausalLM
+    Step3p7ForConditionalGeneration
+    """
+)
+_GDN = names(
+    """
+    Qwen3NextForCausalLM Qwen3_5ForCausalLM Qwen3_5ForConditionalGeneration
+    Qwen3_5MoeForCausalLM Qwen3_5MoeForConditionalGeneration
+    """
+)
+_LFM2 = names("Lfm2ForCausalLM Lfm2MoeForCausalLM")
+_NEMOTRON_H = names("NemotronHForCausalLM NemotronHPuzzleForCausalLM")
+_MIMO = names("MiMoV2FlashForCausalLM MiMoV2ForCausalLM")
+_GPT_OSS = "GptOssForCausalLM"
+_AITER_HEADS = (16, 128)  # of MLA on one rank, that aiter has kernels for
 
 
 def attention(case: Case, set_: Settings) -> tuple[str, str] | None:
@@ -22,14 +60,50 @@ def attention(case: Case, set_: Settings) -> tuple[str, str] | None:
 
 
 def _default(case: Case, set_: Settings) -> str | None:
-    if case.flags.get("device") == "cpu":
+    if case.flags.get("device") == "cpu" or case.hardware.vendor == "cpu":
         return "cpu"
     if case.shape.indexer is not None:
         return "dsa"
+    if case.hardware.vendor == "amd":
+        return _on_amd(case, set_)
     found = capability(case.hardware)
-    if found is None or case.hardware.vendor != "nvidia" or found[0] == 10:
+    if found is None or case.hardware.vendor != "nvidia":
         return None
     grouped = isinstance(case.shape.attention, Heads)
+    if found[0] == 10:
+        return _on_sm10(case, set_) if grouped else _latent_on_sm10(case, set_)
+    if case.shape.architecture == _GPT_OSS:
+        return "fa3" if found[0] == 9 else "triton"
     if found[0] == 9:
-        return "fa3"
+        return "fa3" if set_.branches <= 1 or not grouped else "flashinfer"
     return "flashinfer" if grouped else "triton"
+
+
+def _on_amd(case: Case, set_: Settings) -> str | None:
+    shape = case.shape
+    if isinstance(shape.attention, Heads):
+        return "triton" if shape.architecture == _GPT_OSS and set_.key < (0, 5, 10) else "aiter"
+    if not shape.q_heads:
+        return None
+    return "aiter" if shape.q_heads // set_.tp in _AITER_HEADS else "triton"
+
+
+def _latent_on_sm10(case: Case, set_: Settings) -> str:
+    name = case.shape.architecture
+    if any(name == known and set_.key >= since for known, since in _TRTLLM_MLA):
+        return "trtllm_mla"
+    return "flashinfer"
+
+
+def _on_sm10(case: Case, set_: Settings) -> str | None:
+    name, key = case.shape.architecture, set_.key
+    if name in _OWN_ON_SM10:
+        return None
+    if name in _GDN:
+        return "triton"
+    if name in _LFM2 or (name in _NEMOTRON_H and key < (0, 5, 10)):
+        return "flashinfer"
+    if name in _MIMO and key >= (0, 5, 11):
+        return "fa4"
+    one_branch = not set_.algorithm or set_.flags.get("speculative-eagle-topk") is not None
+    return "trtllm_mha" if set_.branches <= 1 and one_branch else "flashinfer"

@@ -31,7 +31,7 @@ class Free:
 def free(case: Case, set_: Settings) -> Free | str:
     """What is known of the free memory; else, for people, what is missing."""
     seen = case.measured
-    before = _before(case)
+    before = _before(case, set_)
     if isinstance(before, str):
         return before
     if seen.free_after is not None:
@@ -47,11 +47,35 @@ def _read(value: int, exact: bool, source: str, half: int) -> Figure:
     return Figure(value, value - slack, value + slack, MEASURED, source)
 
 
-def _before(case: Case) -> Figure | str:
+# What the driver, the CUDA context and NCCL's buffers take of the memory that nvidia-smi or
+# amd-smi shows, GiB: (least, value, most), for one rank and for several. From public logs of
+# "Load weight begin. avail mem": RTX PRO 6000 TP8 1.54, H20 TP8 1.97, 24 GB cards TP2 1.06, H200
+# TP8 3.11, H100 TP1 1.07; MI355X TP8 4.50. The edges are a judgement.
+_CONTEXT = {
+    "nvidia": ((0.6, 1.1, 1.8), (0.8, 2.0, 3.8)),
+    "amd": ((0.8, 2.0, 4.5), (1.5, 4.2, 6.5)),
+}
+_SHARED_WITH_HOST = ("GB10", "Thor", "MI300A")
+
+
+def _before(case: Case, set_: Settings) -> Figure | str:
     seen = case.measured
     if seen.free_before is not None:
         return _read(seen.free_before, seen.exact, seen.source, HALF_CENT)
-    return "the memory that is free before the weights is not known: no earlier start"
+    hardware = case.hardware
+    shares = _CONTEXT.get(hardware.vendor)
+    shared = any(name in card for card in hardware.cards for name in _SHARED_WITH_HOST)
+    if hardware.total is None or shares is None or shared:
+        return "the memory that is free before the weights is not known: no earlier start"
+    least, value, most = shares[0 if set_.tp * set_.pp == 1 else 1]
+    total = hardware.total
+    return Figure(
+        total - int(value * GiB),
+        total - int(most * GiB),
+        total - int(least * GiB),
+        ESTIMATED,
+        "the card's memory less what the driver and NCCL take",
+    )
 
 
 def _weights(case: Case, set_: Settings) -> Figure | None:

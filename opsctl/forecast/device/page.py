@@ -13,7 +13,9 @@ _ALLOWED = {
     "cutedsl_mla": ((32, 64), 64),
     "trtllm_mha": ((16, 32, 64), 64),
 }
-_PLAIN = frozenset({"triton", "flashinfer", "fa3", "torch_native", "flex_attention", "cpu"})
+_PLAIN = frozenset(
+    {"triton", "flashinfer", "fa3", "torch_native", "flex_attention", "cpu", "aiter"}
+)
 
 
 def page(case: Case) -> int:

@@ -7,12 +7,12 @@ are whole pages, and recurrent state a slot more.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from opsctl.forecast.device.plan import Plan, Stage
 from opsctl.forecast.device.settings import Settings
 from opsctl.forecast.device.solve import Sizes
-from opsctl.forecast.values import DevicePool, Figure
+from opsctl.forecast.values import ESTIMATED, MEASURED, DevicePool, Figure
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,13 +55,20 @@ def pools(
     if stage.draft:
         made.append(_pool("draft", tokens, stage.draft, page))
     if stage.state is not None and rows.value.slots[index]:
-        slots = rows.figure(lambda sizes: sizes.slots[index])
-        made.append(_pool("mamba", slots, stage.state.kept, 1))
+        made.append(_pool("mamba", _slots(rows, stage, index), stage.state.kept, 1))
         if stage.state.drafts and running is not None:
             each = stage.state.kept * stage.state.drafts
             spare = Figure(running, None, None, rows.basis, rows.source)
             made.append(_pool("mamba-draft", spare, each, 1))
     return tuple(made)
+
+
+def _slots(rows: Rows, stage: Stage, index: int) -> Figure:
+    """An earlier start's tokens tell its slots only by the share of memory between both."""
+    slots = rows.figure(lambda sizes: sizes.slots[index])
+    if rows.basis != MEASURED or stage.state is None or stage.state.fixed is not None:
+        return slots
+    return replace(slots, basis=ESTIMATED, source="mamba-full-memory-ratio beside those tokens")
 
 
 def _pool(name: str, rows: Figure, per_row: int, more: int) -> DevicePool:

@@ -211,3 +211,14 @@ def _by_share(found: Recurrent, rest: float, set_: Settings) -> tuple[int, float
     slots = int(budget // (one * (1 + drafts / each)))
     requests = min(found.requests or 0, slots // each)
     return slots, rest - one * (requests + spare) * drafts / GiB
+
+
+def slots_beside(found: Recurrent, tokens: float, charged: float, set_: Settings) -> int | None:
+    """Slots that stand beside a KV pool of so many tokens, if memory was split by `share`; what
+    is left after whole slots and tokens can hide up to 1 + share slots. None: not known."""
+    if found.fixed is not None:
+        return found.fixed
+    if found.drafts or set_.flags.get("max-total-tokens") is not None or not found.charged:
+        return None
+    spare = 1 if found.spare else 0
+    return max(0, int(found.share * tokens * charged / found.charged) - spare)

@@ -55,6 +55,7 @@ class Settings:
     heads_over: int
     algorithm: str
     running: int | None
+    branches: int = 1  # of a speculation step, as far as the flags say
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +113,7 @@ def settings(case: Case) -> Settings:
         max(1, tp // groups),
         algorithm,
         None if running is None else int(running),
+        int(flags.get("speculative-eagle-topk") or 1),
     )
 
 

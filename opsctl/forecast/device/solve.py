@@ -39,14 +39,26 @@ def from_memory(rest: float, plan: Plan, set_: Settings, page: int) -> Sizes:
     return _finish(profiled, capacity, tuple(slots for _, slots in found), plan, set_, page)
 
 
-def from_tokens(tokens: int, plan: Plan, set_: Settings, page: int) -> Sizes:
-    """Rows that follow from tokens that are known; recurrent slots only where flags set them."""
-    slots = tuple((stage.state.fixed or 0) if stage.state else 0 for stage in plan.stages)
+def from_tokens(tokens: int, plan: Plan, set_: Settings, page: int, edge: int = 0) -> Sizes:
+    """Rows that follow from tokens that are known. `edge`: −1 and 1 for the least and the most
+    that they may mean, where rounding hides something; 0 for the likely value."""
+    slots = tuple(_slots(stage, tokens, set_, page, edge) for stage in plan.stages)
     first = plan.stages[0].window
     if first is None:
         return Sizes(tokens, tokens, 0, slots)
     kept = int(tokens * first.ratio) // page * page if first.full_layers else tokens
     return Sizes(tokens, tokens, kept, slots)
+
+
+def _slots(stage: Stage, tokens: int, set_: Settings, page: int, edge: int) -> int:
+    if stage.state is None:
+        return 0
+    at = tokens + (page if edge > 0 else page / 2 if edge == 0 else 0)
+    found = recurrent.slots_beside(stage.state, at, stage.charged, set_)
+    if found is None or stage.state.fixed is not None:
+        return found or 0
+    hidden = 1 + stage.state.share
+    return max(0, int(found - (hidden if edge < 0 else hidden / 2 if edge == 0 else 0)))
 
 
 def _profile(stage: Stage, rest: float, set_: Settings) -> tuple[int, int]:
