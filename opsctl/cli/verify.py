@@ -27,7 +27,7 @@ def verify(
     """Run every gate on what is serving.
 
     Asks with real requests; changes nothing. Ends with 0 if no gate fails, 1 if one does, 4
-    if a host cannot be reached.
+    if a host cannot be reached. Also tells what is known to go wrong with what runs there.
     """
     chosen = fleet.choose(settings, services)
     with fleet.opened(chosen) as reached:
@@ -50,17 +50,36 @@ def verify(
 
 
 def verified(host: Host, services: tuple[str, ...]) -> dict[str, Any]:
-    """`collect`, with each service's checks replaced by those of all gates."""
+    """`collect`, with each service's checks replaced by those of all gates, and advisories."""
     from opsctl.remote.onhost import call
 
     answers = {name: call(host, "verify", name, timeout=LONGEST) for name in services}
     wanted = [part for name in services for part in ("--service", name)]
     seen = call(host, "collect", *wanted, "--probe")
     seen["services"] = [
-        {**service, "checks": [*(answers[service["service"]].get("checks") or ()), *_ours(service)]}
+        {
+            **service,
+            "checks": [*(answers[service["service"]].get("checks") or ()), *_ours(service)],
+            **_advised(host, service),
+        }
         for service in seen["services"]
     ]
     return seen
+
+
+def _advised(host: Host, service: dict[str, Any]) -> dict[str, Any]:
+    """{"advisories"}, or {"unadvised": why}: a host that cannot tell the facts has still been
+    judged by its gates."""
+    from opsctl.forecast.advised import advice
+    from opsctl.rollout.staging import facts_of
+
+    manifest = service.get("manifest")
+    if not manifest:
+        return {}
+    try:
+        return {"advisories": advice(manifest, facts_of(host, service["service"], manifest))}
+    except OpsctlError as error:
+        return {"unadvised": error.message}
 
 
 def _ours(service: dict[str, Any]) -> list[dict[str, Any]]:

@@ -1,29 +1,46 @@
-"""A Case and its Result → what conditions of advisories may ask about. Missing facts stay out."""
+"""A service and its host → what conditions of advisories may ask about. Missing facts stay out."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
-from opsctl.engine.advisories import Facts
-from opsctl.forecast.evaluate import Result
+from opsctl.engine.advisories import Advisory, Facts, advisories
+from opsctl.engine.advisories.checkpoint import model
+from opsctl.forecast import hostside
+from opsctl.forecast.case import case as case_of
+from opsctl.forecast.evaluate import Result, evaluate
 from opsctl.forecast.slack import slack
-from opsctl.forecast.values import Case, Geometry, Latent
+from opsctl.forecast.values import Case, Geometry, Hardware, HostMemory, Latent, NoForecast
 from opsctl.onhost.expect import GB, GiB
 
+Answer = Mapping[str, Any]  # of the verb `facts`
 
-def facts(manifest: Mapping[str, Any], case: Case, result: Result) -> Facts:
-    path = str(manifest["model"]["path"])
-    return Facts(
-        case.version,
-        case.flags,
-        case.env,
-        _known(_model(path, case)),
-        _known(_hardware(case)),
-        _ranks(case),
-        _known(_host(manifest, case)),
-        _known(_forecast(case, result)),
-    )
+
+def advice(manifest: Mapping[str, Any], answer: Answer) -> list[Advisory]:
+    """Of a release on a host, also where its model is not forecast."""
+    try:
+        whole = case_of(manifest, answer)
+        result = evaluate(whole, swap=manifest["memory"]["swap"])
+    except NoForecast:
+        hardware, memory = hostside.hardware(manifest, answer), hostside.memory(answer)
+        return advisories(_facts(manifest, answer, hardware, memory, {}, {}))
+    return advisories(facts(manifest, whole, result, answer))
+
+
+def facts(
+    manifest: Mapping[str, Any], case: Case, result: Result, answer: Answer | None = None
+) -> Facts:
+    shape = case.shape
+    known = {
+        "architecture": shape.architecture,
+        "kind": list(kinds(shape)),
+        "nextn": shape.nextn,
+        "context": shape.context,
+    }
+    told, hardware = answer or {}, case.hardware
+    return _facts(manifest, told, hardware, case.memory, known, _forecast(case, result))
 
 
 def kinds(shape: Geometry) -> tuple[str, ...]:
@@ -36,24 +53,38 @@ def kinds(shape: Geometry) -> tuple[str, ...]:
     return tuple(found)
 
 
-def _known(group: dict[str, Any]) -> dict[str, Any]:
+def _facts(
+    manifest: Mapping[str, Any],
+    answer: Answer,
+    hardware: Hardware,
+    memory: HostMemory | None,
+    shape: Mapping[str, Any],
+    forecast: Mapping[str, Any],
+) -> Facts:
+    return Facts(
+        str(manifest["engine"]["version"]),
+        manifest["flags"],
+        manifest.get("env") or {},
+        {**_model(manifest, answer), **_known(shape)},
+        _known(_hardware(hardware, answer)),
+        _ranks(manifest),
+        _known(_host(manifest, memory, answer)),
+        _known(forecast),
+    )
+
+
+def _known(group: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in group.items() if value is not None}
 
 
-def _model(path: str, case: Case) -> dict[str, Any]:
-    shape = case.shape
-    return {
-        "architecture": shape.architecture,
-        "family": path.rstrip("/").rpartition("/")[2].lower() or None,
-        "kind": list(kinds(shape)),
-        "nextn": shape.nextn,
-        "context": shape.context,
-        "draft": bool(case.flags.get("speculative-draft-model-path")),
-    }
+def _model(manifest: Mapping[str, Any], answer: Answer) -> dict[str, Any]:
+    texts = (answer.get("model") or {}).get("texts") or {}
+    folder = str(manifest["model"]["path"]).rstrip("/").rpartition("/")[2]
+    flag = str(manifest["flags"].get("quantization") or "")
+    return model(texts.get("config.json", ""), texts.get("hf_quant_config.json", ""), folder, flag)
 
 
-def _hardware(case: Case) -> dict[str, Any]:
-    seen = case.hardware
+def _hardware(seen: Hardware, answer: Answer) -> dict[str, Any]:
     capability = seen.capability
     return {
         "vendor": seen.vendor,
@@ -62,13 +93,25 @@ def _hardware(case: Case) -> dict[str, Any]:
         "capability": None if capability is None else float(f"{capability[0]}.{capability[1]}"),
         "memory": None if seen.total is None else seen.total / GiB,
         "mixed": len(set(seen.cards)) > 1 if seen.cards else None,
+        "taken": _taken(answer),
     }
 
 
-def _ranks(case: Case) -> dict[str, Any]:
-    flags = case.flags
+def _taken(answer: Answer) -> float | None:
+    """Of services of ours the neighbours' figures tell; strangers are processes of nobody's."""
+    if "gpu_strangers" not in answer:
+        return None
+    held: dict[Any, int] = {}
+    for one in answer["gpu_strangers"]:
+        if not one.get("service"):
+            held[one.get("gpu")] = held.get(one.get("gpu"), 0) + int(one.get("memory") or 0)
+    return max(held.values(), default=0) / GiB
+
+
+def _ranks(manifest: Mapping[str, Any]) -> dict[str, Any]:
+    flags = manifest["flags"]
     return {
-        "host": len(case.ranks),
+        "host": len(manifest["ranks"]),
         "tp": int(flags.get("tp-size") or 1),
         "pp": int(flags.get("pp-size") or 1),
         "dp": int(flags.get("dp-size") or 1),
@@ -76,20 +119,33 @@ def _ranks(case: Case) -> dict[str, Any]:
     }
 
 
-def _host(manifest: Mapping[str, Any], case: Case) -> dict[str, Any]:
-    memory, swap = case.memory, manifest["memory"]["swap"]
-    if memory is None:
-        return {"swappable": swap == "allow"}
-    return {
-        "ram": memory.total / GiB,
-        "available": memory.available / GiB,
-        "swap_total": memory.swap_total / GiB,
-        "swap_used": memory.swap_used / GiB,
-        "hugepages": memory.hugepages / GiB,
-        "numa": len(memory.nodes) or None,
-        "services": 1 + len(memory.others),
-        "swappable": swap == "allow",
+def _host(manifest: Mapping[str, Any], memory: HostMemory | None, answer: Answer) -> dict[str, Any]:
+    limits = [int(group["limit"]) for group in answer.get("cgroups") or ()]
+    unit = answer.get("unit") or {}
+    found: dict[str, Any] = {
+        "swappable": manifest["memory"]["swap"] == "allow",
+        "cgroup_limit": min(limits, default=0) / GiB if "cgroups" in answer else None,
+        "driver": driver(str(answer.get("driver") or "")),
+        "container": answer.get("container"),
+        **{name: unit.get(name) for name in ("kill_mode", "memlock", "nofile")},
     }
+    if memory is not None:
+        found |= {
+            "ram": memory.total / GiB,
+            "available": memory.available / GiB,
+            "swap_total": memory.swap_total / GiB,
+            "swap_used": memory.swap_used / GiB,
+            "hugepages": memory.hugepages / GiB,
+            "numa": len(memory.nodes) or None,
+            "services": 1 + len(memory.others),
+        }
+    return found
+
+
+def driver(version: str) -> float | None:
+    """ "580.65.06" → 580.65."""
+    found = re.match(r"\d+\.\d+", version)
+    return float(found[0]) if found else None
 
 
 def _forecast(case: Case, result: Result) -> dict[str, Any]:
@@ -103,6 +159,7 @@ def _forecast(case: Case, result: Result) -> dict[str, Any]:
         "rest": device.rest.value / GiB if device.rest else None,
         "tokens": tokens,
         "context": int(context) if context else None,
+        "contexts": tokens / int(context) if tokens is not None and context else None,
         "device_pool": tokens * device.cell / GiB if tokens is not None else None,
         "host_pool": pool / GB if pool is not None else None,
         "host_share": total / memory.available if total is not None and memory else None,

@@ -18,7 +18,7 @@ PROPERTIES = (
     "Id", "LoadState", "ActiveState", "SubState", "Result", "MainPID", "InvocationID",
     "NRestarts", "Job", "ControlGroup", "FragmentPath", "DropInPaths", "NeedDaemonReload",
     "UnitFileState", "TimeoutStopUSec", "ActiveEnterTimestampMonotonic", "Slice", "MemoryMax",
-    "MemoryHigh",
+    "MemoryHigh", "KillMode", "LimitNOFILE", "LimitMEMLOCK",
 )  # fmt: skip
 
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from opsctl.errors import OpsctlError, Unreachable
-from opsctl.views import undescribed
+from opsctl.views import advisories, undescribed
 
 SCHEMA_VERSION = 1
 
@@ -81,7 +81,15 @@ def _service(service: Mapping[str, Any], memory: Mapping[str, Any]) -> dict[str,
             {key: check.get(key, "") for key in ("id", "status", "detail")}
             for check in service.get("checks") or ()
         ],
+        **_advised(service),
     }
+
+
+def _advised(service: Mapping[str, Any]) -> dict[str, Any]:
+    """`verify` alone knows advisories; the other commands do not ask for them."""
+    if "advisories" not in service:
+        return {}
+    return {"advisories": advisories.entries(service["advisories"])}
 
 
 def _least(ranks: Mapping[str, Mapping[str, Any]], key: str) -> int | None:

@@ -1,4 +1,5 @@
-"""`opsctl verify`: the gates' table of each service, and the four lines that close a deployment."""
+"""`opsctl verify`: each service's gates, what is known to go wrong with it, and the four lines that
+close a deployment."""
 
 from __future__ import annotations
 
@@ -9,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 from opsctl.errors import OpsctlError
 from opsctl.onhost.model import Check, RankFacts, StartFacts
 from opsctl.onhost.report import lines
-from opsctl.views import checks
+from opsctl.remote.sanitise import text as harmless
+from opsctl.views import advisories, checks
 from opsctl.views.document import Said
 
 if TYPE_CHECKING:
@@ -28,6 +30,10 @@ def report(said: Mapping[str, Said]) -> RenderableType:
         for service in answer["services"]:
             parts.append(Text(f"{name} {service['service']}", "bold"))
             parts.append(checks.table(service["checks"]))
+            known = service.get("advisories") or ()
+            parts += [Text(text, style) for text, style in advisories.lines(known)]
+            if "unadvised" in service:
+                parts.append(Text(f"no advisories: {harmless(service['unadvised'])}", "dim"))
             parts += [Text(line) for line in closing(answer, service)]
     return Group(*parts)
 

@@ -7,12 +7,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cache
+from typing import Any
 
 from opsctl.engine.advisories.facts import Facts
+from opsctl.engine.advisories.families import family
 from opsctl.engine.advisories.read import Entry, entries
 from opsctl.engine.advisories.versions import key
 
-__all__ = ["Advisory", "Facts", "advisories"]
+__all__ = ["Advisory", "Facts", "advisories", "family"]
 
 _WEIGHT = {"critical": 0, "warn": 1, "info": 2}
 
@@ -33,6 +35,17 @@ class Advisory:
     advice: str
     reference: tuple[str, ...]
     certain: bool = True
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "id": self.id,
+            "severity": self.severity,
+            "text": self.text,
+            "symptom": self.symptom,
+            "advice": self.advice,
+            "reference": list(self.reference),
+            "certain": self.certain,
+        }
 
 
 def advisories(facts: Facts) -> list[Advisory]:

@@ -99,7 +99,9 @@ def cli(monkeypatch, tmp_path):
     """Two hosts, h1 and h2, each with the service kimi as in the reference deployment."""
     path = tmp_path / "hosts.yml"
     path.write_text("all:\n")
-    hosts = {name: FakeHost(name, {"collect": collected(name)}) for name in ("h1", "h2")}
+    hosts = {
+        name: FakeHost(name, {"collect": collected(name), "facts": {}}) for name in ("h1", "h2")
+    }
     raw = {"hosts": {name: described(name) for name in hosts}, "sources": []}
     made = Cli(hosts, raw, path)
 

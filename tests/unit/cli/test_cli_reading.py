@@ -137,7 +137,32 @@ def test_verify_shows_gates_and_the_four_lines(cli):
     assert done.exit_code == 0, done.output
     assert "GPU KV cache: 159,277 tokens × 8 GPUs (10.42 GiB per GPU)" in done.stdout
     assert "RAM: 370 GiB used of 449, 78 GiB available, no swap" in done.stdout
-    assert [c.verb for c in cli.hosts["h1"].calls] == ["verify", "collect"]
+    assert [c.verb for c in cli.hosts["h1"].calls] == ["verify", "collect", "facts"]
+
+
+def test_verify_tells_what_is_known_to_go_wrong_and_still_passes(cli):
+    cli.hosts["h1"].verbs["verify"] = gates("pass")
+    done = cli("verify", "--limit", "h1")
+    assert done.exit_code == 0
+    lines = done.stdout.splitlines()
+    first = next(n for n, line in enumerate(lines) if "hicache-scheduler-memory-grows" in line)
+    assert lines[first].startswith("! warn hicache-scheduler-memory-grows: Entries of the radix")
+    assert first < next(n for n, line in enumerate(lines) if line.startswith("GPU KV cache:"))
+    told = json.loads(cli("verify", "-o", "json", "--limit", "h1").stdout)
+    known = {a["id"]: a for a in told["hosts"][0]["services"][0]["advisories"]}
+    assert known["hicache-scheduler-memory-grows"]["severity"] == "warn"
+    assert known["hicache-scheduler-memory-grows"]["reference"]
+    assert "hicache-ratio-and-size" not in known
+
+
+def test_verify_does_not_hide_gates_of_a_host_that_cannot_tell_its_facts(cli):
+    cli.hosts["h1"].verbs["verify"] = gates("pass")
+    cli.hosts["h1"].verbs["facts"] = OpsctlError("the model's folder cannot be read")
+    done = cli("verify", "--limit", "h1")
+    assert done.exit_code == 0, done.output
+    assert "no advisories: the model's folder cannot be read" in done.stdout
+    told = json.loads(cli("verify", "-o", "json", "--limit", "h1").stdout)
+    assert "advisories" not in told["hosts"][0]["services"][0]
 
 
 def test_verify_ends_with_1_if_a_check_fails(cli):

@@ -9,12 +9,13 @@ from typing import Any
 
 import pytest
 
-from opsctl.engine.advisories import Advisory, Facts, advisories
+from opsctl.engine.advisories import Advisory, Facts, advisories, page
 from opsctl.engine.advisories.condition import named
 from opsctl.engine.advisories.facts import GROUPS
-from opsctl.engine.advisories.read import Entry, entries
+from opsctl.engine.advisories.read import KEYS, SEVERITIES, Entry, entries
 from opsctl.engine.advisories.versions import key
 from opsctl.engine.catalogue import catalogue, versions
+from opsctl.paths import share
 
 RELEASES = versions()  # every release that there is a catalogue of, in order
 Case = dict[str, Any]
@@ -115,6 +116,32 @@ def test_its_first_case_could_be_written(entry: Entry) -> None:
     typed, problems = catalogue(first["version"]).check(first.get("flags", {}))
     assert not problems, problems
     assert typed == first.get("flags", {})
+
+
+def test_the_page_is_as_the_data_makes_it() -> None:
+    path = share() / page.PAGE
+    assert path.read_text("utf-8") == page.page(), "run: python -m opsctl.engine.advisories.page"
+
+
+def test_the_page_tells_every_entry_and_every_key() -> None:
+    text = page.page()
+    for entry in entries():
+        assert f"### {entry.id}\n" in text
+    assert set(page.KEYS) == set(KEYS)
+    assert set(page.MEANING) == set(SEVERITIES)
+
+
+@pytest.mark.parametrize(
+    ("span", "words"),
+    [
+        (">=0.5.3,<=0.5.16", "0.5.3 to 0.5.16"),
+        (">=0.5.19", "from 0.5.19 on"),
+        ("<=0.5.4", "up to 0.5.4"),
+        ("==0.5.2", "0.5.2 alone"),
+    ],
+)
+def test_ranges_read_as_people_say_them(span: str, words: str) -> None:
+    assert page.span(span) == words
 
 
 def test_releases_are_in_order() -> None:

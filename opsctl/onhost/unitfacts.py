@@ -1,0 +1,38 @@
+"""What the unit and the machine around it allow the engine, as far as it has ended starts."""
+
+from __future__ import annotations
+
+import os
+import re
+from typing import Any, Dict, Mapping, Optional
+
+from opsctl.onhost.hostfacts import read
+
+VERSION = "/proc/driver/nvidia/version"
+CONTAINER = "/run/systemd/container"  # systemd's own note of what it runs in; absent on metal
+
+
+def of(properties: Mapping[str, str]) -> Dict[str, Any]:
+    """From `systemctl show`; limits as numbers, -1 for infinity, None where nothing was told."""
+    return {
+        "kill_mode": properties.get("KillMode") or None,
+        "nofile": _limit(properties.get("LimitNOFILE", "")),
+        "memlock": _limit(properties.get("LimitMEMLOCK", "")),
+    }
+
+
+def _limit(text: str) -> Optional[int]:
+    if text == "infinity":
+        return -1
+    return int(text) if text.isdigit() else None
+
+
+def driver(text: Optional[str] = None) -> str:
+    """Version of the NVIDIA kernel module that is loaded; "" without one."""
+    told = read(VERSION) if text is None else text
+    found = re.search(r"Kernel Module(?: for \S+)?\s+(\d[\d.]*)", told)
+    return found[1] if found else ""
+
+
+def container() -> bool:
+    return os.path.exists(CONTAINER)
