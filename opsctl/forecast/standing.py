@@ -27,6 +27,8 @@ def still_holds(old: Mapping[str, Any] | None, new: Mapping[str, Any] | None) ->
         return False
     if _rules(old) != _rules(new):
         return False
+    if not _in_time(old.get("start"), new.get("start")):
+        return False
     least, most, tokens = then.get("min"), then.get("max"), now.get("tokens")
     if (least is None or most is None) and now.get("source") == RECORDED:
         return True  # the host fills it in by itself, see onhost/learned.py
@@ -41,6 +43,15 @@ def still_holds(old: Mapping[str, Any] | None, new: Mapping[str, Any] | None) ->
         return bool(before == after)
     band = before - (old.get("available_least") or before)
     return bool(abs(before - after) < NOISE + band)
+
+
+def _in_time(old: Mapping[str, Any] | None, new: Mapping[str, Any] | None) -> bool:
+    """Whether the standing cap still gives a start the time that it may need. One that gives more
+    does no harm: what is in the page cache moves by the hour."""
+    then, now = (old or {}).get("cap"), (new or {}).get("cap")
+    if then is None or now is None:
+        return bool(then == now)
+    return bool(now <= then)
 
 
 def _rules(expect: Mapping[str, Any]) -> Any:

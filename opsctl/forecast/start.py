@@ -15,6 +15,7 @@ from opsctl.forecast import pace
 from opsctl.forecast.evaluate import Result
 from opsctl.forecast.pace import Band
 from opsctl.forecast.values import ESTIMATED, MEASURED, Beginning, Case, Figure
+from opsctl.release.facts import USUAL_CAP
 
 # A start whose share of cached files differed by more was another kind of start.
 ALIKE = 0.1
@@ -190,7 +191,6 @@ def _pinning(case: Case, result: Result) -> Figure | None:
 
 # -- the cap --------------------------------------------------------------------------------------
 
-USUAL_CAP = 5400  # seconds: where nothing is known, and what a unit's start limit is made for
 LEAST_CAP = 900
 STEP = 600  # caps are whole tens of minutes: they are read by people
 
@@ -201,15 +201,16 @@ def cap(phases: Mapping[str, Figure]) -> int:
     before; this is for one that moves for ever."""
     whole = total(phases)
     if whole is None or whole.most is None:
-        return USUAL_CAP
+        return int(USUAL_CAP)
     longest = max(LEAST_CAP, 1.5 * whole.most, 3 * whole.value)
     return STEP * math.ceil(longest / STEP)
 
 
-def too_short(phases: Mapping[str, Figure], given: float) -> str:
-    """Why the owner's timing.cap may end a start that is well; "" if it will not."""
-    whole = total(phases)
-    if whole is None or whole.most is None or whole.most <= given:
+def too_short(phases: Mapping[str, Figure], timing: Mapping[str, Any]) -> str:
+    """Why the owner's timing.cap may end a start that is well; "" if it will not, or if there is
+    none: `timing` is the manifest's."""
+    whole, given = total(phases), _given(timing)
+    if whole is None or whole.most is None or given is None or whole.most <= given:
         return ""
     certain = "takes" if whole.least is not None and whole.least > given else "may take"
     return (
@@ -218,11 +219,15 @@ def too_short(phases: Mapping[str, Figure], given: float) -> str:
     )
 
 
-def expected(phases: Mapping[str, Figure], given: float | None) -> dict[str, Any] | None:
+def _given(timing: Mapping[str, Any]) -> float | None:
+    return None if timing.get("cap_of") == "forecast" else timing.get("cap")
+
+
+def expected(phases: Mapping[str, Figure], timing: Mapping[str, Any]) -> dict[str, Any] | None:
     """release.json's "expect"."start": what a watcher compares a start with, and the cap of the
     guard where the owner has set none. None where nothing is known."""
     whole = total(phases)
     if whole is None:
         return None
     told: dict[str, Any] = {"seconds": whole.value, "least": whole.least, "most": whole.most}
-    return told if given is not None else {**told, "cap": cap(phases)}
+    return told if _given(timing) is not None else {**told, "cap": cap(phases)}

@@ -188,7 +188,7 @@ class Guard:
         gates: Mapping[str, Any] = manifest.get("gates") or {}
         eyes, clock = self.world.eyes, self.world.clock
         eyes.begin(manifest, pending.before)
-        timing = {**TIMING, **(manifest.get("timing") or {})}
+        timing = {**TIMING, **startup.timing_of(manifest)}
         failed = startup.await_ready(eyes, clock, timing, float(gates.get("poll", 2.0)), self._emit)
         if failed is not None:
             return failed

@@ -46,6 +46,16 @@ class Clock(Protocol):
     def sleep(self, seconds: float) -> None: ...
 
 
+def timing_of(manifest: Mapping[str, Any]) -> Dict[str, float]:
+    """drain, stall and cap of a release. An owner who set no cap gets the forecast's: how long the
+    slowest start of this model on this host may take."""
+    timing: Dict[str, Any] = dict(manifest.get("timing") or {})
+    start: Mapping[str, Any] = (manifest.get("expect") or {}).get("start") or {}
+    if timing.pop("cap_of", "description") == "forecast" and start.get("cap"):
+        timing["cap"] = float(start["cap"])
+    return timing
+
+
 def await_ready(
     eyes: Eyes,
     clock: Clock,

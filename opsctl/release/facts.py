@@ -7,6 +7,8 @@ from typing import Any
 
 from opsctl.spec.models import Service
 
+USUAL_CAP = 5400.0  # seconds
+
 
 def draft_of(typed: Mapping[str, Any]) -> str | None:
     """The draft model's folder; None if there is none, or it is a name and not a folder."""
@@ -25,3 +27,10 @@ def served_name_of(service: Service) -> str:
 
 def cache_of(name: str) -> str:
     return f"/var/cache/opsctl/{name}"
+
+
+def cap_of(service: Service) -> float:
+    """Seconds that a start may take as far as the unit is concerned: its start limit must span
+    several. A cap that comes of a forecast is no part of the unit: it moves with what is measured,
+    and must restart nothing."""
+    return USUAL_CAP if service.timing.cap is None else float(service.timing.cap)

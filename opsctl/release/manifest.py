@@ -7,7 +7,7 @@ from typing import Any
 
 from opsctl import engine
 from opsctl.errors import Problem, SpecError
-from opsctl.release.facts import draft_of, root_of, served_name_of
+from opsctl.release.facts import cap_of, draft_of, root_of, served_name_of
 from opsctl.release.kinds import gpu_key
 from opsctl.spec.models import Service
 
@@ -68,7 +68,12 @@ def manifest(
             "poll": gates.poll,
         },
         "memory": {"min_available": int(service.memory.min_available), "swap": service.memory.swap},
-        "timing": {"drain": timing.drain, "stall": timing.stall, "cap": timing.cap},
+        "timing": {
+            "drain": timing.drain,
+            "stall": timing.stall,
+            "cap": cap_of(service),
+            "cap_of": "forecast" if timing.cap is None else "description",
+        },
     }
 
 

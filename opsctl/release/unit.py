@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from opsctl import paths
 from opsctl.errors import Problem, SpecError
 from opsctl.release import quoting
-from opsctl.release.facts import cache_of, draft_of, root_of
+from opsctl.release.facts import cache_of, cap_of, draft_of, root_of
 from opsctl.release.model import folder_of
 from opsctl.spec.models import Service
 
@@ -42,7 +42,7 @@ def unit_text(
         digest=digest_text,
         mounts=[_quote(name, key, quoting.path, path) for key, path in mounts],
         start_limit_burst=START_LIMIT_BURST,
-        start_limit_interval=START_LIMIT_BURST * (math.ceil(service.timing.cap) + RESTART_SEC),
+        start_limit_interval=START_LIMIT_BURST * (math.ceil(cap_of(service)) + RESTART_SEC),
         restart_sec=RESTART_SEC,
         timeout_stop=math.ceil(service.timing.drain) + STOP_MARGIN,
         user=_quote(name, "user", quoting.user, service.user),

@@ -128,7 +128,9 @@ class Timing(Strict):
 
     drain: Seconds = Field(60.0, description="Time for requests in flight to finish at a stop.")
     stall: Seconds = Field(900.0, gt=0, description="Longest time without progress in a start.")
-    cap: Seconds = Field(5400.0, gt=0, description="Longest time of a whole start.")
+    cap: Seconds | None = Field(
+        None, gt=0, description="Longest time of a whole start; from the forecast if unset."
+    )
 
 
 class Secrets(Strict):

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import pytest
+
 from opsctl.onhost.model import FAIL, Check
-from opsctl.onhost.startup import Look, await_ready
+from opsctl.onhost.startup import Look, await_ready, timing_of
 from opsctl.onhost.systemd import UnitState
 
 STATE = UnitState(active="active", sub="running", invocation="i1")
@@ -79,3 +81,21 @@ def test_a_crash_is_told_at_the_next_look() -> None:
     crash = Check("unit", FAIL, "the engine ended", ["boom"])
     check, seconds, _ = wait(lambda at: Look(STATE, crashed=crash if at >= 10 else None))
     assert check is crash and seconds == 10
+
+
+CAPS = [
+    ({"cap": 5400.0, "cap_of": "forecast"}, {"start": {"cap": 2400}}, 2400.0),
+    ({"cap": 5400.0, "cap_of": "forecast"}, {"start": None}, 5400.0),
+    ({"cap": 5400.0, "cap_of": "forecast"}, None, 5400.0),
+    ({"cap": 900.0, "cap_of": "description"}, {"start": {"cap": 2400}}, 900.0),
+    ({"cap": 900.0}, {"start": {"cap": 2400}}, 900.0),  # a release of before
+]
+
+
+@pytest.mark.parametrize(("timing", "expect", "cap"), CAPS)
+def test_the_cap_is_the_owners_else_the_forecasts(
+    timing: dict[str, Any], expect: dict[str, Any] | None, cap: float
+) -> None:
+    found = timing_of({"timing": {"drain": 5.0, "stall": 9.0, **timing}, "expect": expect})
+    assert found == {"drain": 5.0, "stall": 9.0, "cap": cap}
+    assert timing_of({}) == {}

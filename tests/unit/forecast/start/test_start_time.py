@@ -11,6 +11,7 @@ import pytest
 
 from opsctl.forecast import start
 from opsctl.forecast.evaluate import Result
+from opsctl.forecast.standing import still_holds
 from opsctl.forecast.values import (
     ESTIMATED,
     MEASURED,
@@ -27,6 +28,8 @@ from opsctl.onhost.expect import GiB
 SHAPE = Geometry("X", 1, Heads(1, 1, 1), (0,))
 GB = 10**9
 UNSEEN = Beginning()
+OWN = {"cap": 5400.0, "cap_of": "description"}
+FORECAST = {"cap": 5400.0, "cap_of": "forecast"}
 
 
 def case(
@@ -204,9 +207,9 @@ def test_new_kernels_are_compiled_again() -> None:
 def test_without_the_size_of_the_model_nothing_is_summed_up() -> None:
     found = start.seconds(case(), result())
     assert "weights" not in found and start.total(found) is None
-    assert start.cap(found) == start.USUAL_CAP
-    assert start.too_short(found, 10) == ""
-    assert start.expected(found, None) is None
+    assert start.cap(found) == 5400
+    assert start.too_short(found, OWN | {"cap": 10.0}) == ""
+    assert start.expected(found, FORECAST) is None
 
 
 def figures(value: int, least: int, most: int) -> dict[str, Figure]:
@@ -224,13 +227,36 @@ CAPS = [
 @pytest.mark.parametrize(("phases", "wanted"), CAPS)
 def test_the_cap_follows_from_the_forecast(phases: dict[str, Figure], wanted: int) -> None:
     assert start.cap(phases) == wanted
-    told = start.expected(phases, None)
+    told = start.expected(phases, FORECAST)
     assert told is not None and told["cap"] == wanted
-    assert "cap" not in (start.expected(phases, 5400.0) or {})
+    assert "cap" not in (start.expected(phases, OWN) or {})
 
 
 def test_a_cap_of_the_owners_that_is_too_short_is_told() -> None:
     phases = figures(711, 530, 890)
-    assert start.too_short(phases, 5400) == ""
-    assert start.too_short(phases, 800).startswith("a start may take 711 s (530 to 890)")
-    assert start.too_short(phases, 300).startswith("a start takes 711 s")
+
+    def told(cap: float) -> str:
+        return start.too_short(phases, OWN | {"cap": cap})
+
+    assert told(5400) == ""
+    assert told(800).startswith("a start may take 711 s (530 to 890)")
+    assert told(300).startswith("a start takes 711 s")
+    assert start.too_short(phases, FORECAST | {"cap": 300.0}) == ""
+
+
+def test_a_standing_cap_stays_while_it_gives_enough_time() -> None:
+    """Else the page cache would make every deployment a change."""
+
+    def expect(cap: int | None) -> dict[str, Any]:
+        kv = {"tokens": 1, "min": 1, "max": 1, "bytes_per_token": 1}
+        known = {"start": None if cap is None else {"cap": cap}}
+        return {"kv": kv, "host_pools": [], "available_after": 1, "available_least": 1, **known}
+
+    for old, new, holds_still in (
+        (2400, 2400, True),
+        (7200, 1200, True),
+        (1200, 1800, False),
+        (None, 1800, False),
+        (None, None, True),
+    ):
+        assert still_holds(expect(old), expect(new)) is holds_still, (old, new)
