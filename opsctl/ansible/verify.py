@@ -10,6 +10,7 @@ from opsctl.ansible.described import described
 from opsctl.errors import NothingSelected, OpsctlError
 from opsctl.forecast.advised import advice
 from opsctl.remote import onhost
+from opsctl.remote.host import Host
 from opsctl.rollout.staging import facts_of
 from opsctl.views import advisories
 from opsctl.views import checks as view
@@ -29,22 +30,9 @@ class ActionModule(Action):
             found[service] = answer.get("checks") or []
             for check in found[service]:
                 self._display.display(f"{name} {service}: {view.line(check)}")
-            for text in self.known(service):
+            for text in known(self.host, service):
                 self._display.display(f"{name} {service}: {text}")
         return result(name, found)
-
-    def known(self, service: str) -> list[str]:
-        """Advisories of what runs; they never fail the task, and neither does a host that cannot
-        tell its facts."""
-        seen = onhost.call(self.host, "collect", "--service", service, timeout=120)
-        manifest = seen["services"][0].get("manifest")
-        if not manifest:
-            return []
-        try:
-            found = advice(manifest, facts_of(self.host, service, manifest))
-        except OpsctlError as error:
-            return [f"no advisories: {error.message}"]
-        return [text for text, _ in advisories.lines(found)]
 
 
 def result(host: str, found: Mapping[str, list[Mapping[str, Any]]]) -> dict[str, Any]:
@@ -60,3 +48,15 @@ def result(host: str, found: Mapping[str, list[Mapping[str, Any]]]) -> dict[str,
     ]
     answer: dict[str, Any] = {"changed": False, "services": dict(found)}
     return answer | ({"failed": True, "msg": "\n".join(failed)} if failed else {})
+
+
+def known(host: Host, service: str) -> list[str]:
+    """Advisories of what runs; they never fail the task, and neither does a host that cannot tell
+    its facts."""
+    try:
+        seen = onhost.call(host, "collect", "--service", service, timeout=120)
+        manifest = seen["services"][0].get("manifest")
+        found = advice(manifest, facts_of(host, service, manifest)) if manifest else []
+    except OpsctlError as error:
+        return [f"no advisories: {error.message}"]
+    return [text for text, _ in advisories.lines(found)]

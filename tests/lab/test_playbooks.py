@@ -206,6 +206,7 @@ def test_verify(deployed: Fleet) -> None:
     for host in deployed.hosts:
         for gate in ("unit", "ranks", "generation", "reasoning", "tools", "memory"):
             assert f"{host} kimi: ✓ {gate}" in said
+        assert f"{host} kimi: ! warn hicache-eagle-draft-not-restored: " in said
 
 
 def test_check_tells_a_restart_and_why_and_touches_nothing(deployed: Fleet) -> None:
