@@ -74,6 +74,8 @@ def _default(case: Case, set_: Settings) -> str | None:
         return _on_sm10(case, set_) if grouped else _latent_on_sm10(case, set_)
     if case.shape.architecture == _GPT_OSS:
         return "fa3" if found[0] == 9 else "triton"
+    if found[0] == 9 and case.flags.get("kv-cache-dtype") == "fp8_e5m2":
+        return "triton"  # fa3 does not read it
     if found[0] == 9:
         return "fa3" if set_.branches <= 1 or not grouped else "flashinfer"
     return "flashinfer" if grouped else "triton"

@@ -23,7 +23,7 @@ def default_fraction(case: Case) -> float:
     """What the engine takes if mem-fraction-static is not set. Raises NoForecast."""
     set_ = settings(case)
     backends = attention(case, set_)
-    return _for_aiter(_default(case, set_, backends), case, set_, backends, given=False)
+    return _for_aiter(_default(case, set_), case, set_, backends, given=False)
 
 
 def effective_fraction(case: Case, set_: Settings, backends: tuple[str, str] | None) -> float:
@@ -31,7 +31,7 @@ def effective_fraction(case: Case, set_: Settings, backends: tuple[str, str] | N
     given = set_.flags.get("mem-fraction-static")
     if case.shape.indexer is not None and set_.key < (0, 5, 3, 1):
         return 0.8  # 0.5.3 sets this for DSA, whatever the flag says
-    found = _default(case, set_, backends) if given is None else float(given)
+    found = _default(case, set_) if given is None else float(given)
     return _for_aiter(found, case, set_, backends, given=given is not None)
 
 
@@ -88,12 +88,9 @@ def _card_mib(case: Case) -> int:
     return case.hardware.total // MiB
 
 
-def _default(case: Case, set_: Settings, backends: tuple[str, str] | None) -> float:
+def _default(case: Case, set_: Settings) -> float:
     mib = _card_mib(case)
-    if set_.key < (0, 5, 3):
-        reserved = _first_rule(mib, set_)
-    else:
-        reserved = _reserved(case, set_, mib, backends)
+    reserved = _first_rule(mib, set_) if set_.key < (0, 5, 3) else _reserved(case, set_, mib)
     found = round((mib - reserved) / mib, 3)
     return found * images_share(case, set_)
 
@@ -116,7 +113,7 @@ def _first_rule(mib: int, set_: Settings) -> float:
     return kept * 1024
 
 
-def _reserved(case: Case, set_: Settings, mib: int, backends: tuple[str, str] | None) -> float:
+def _reserved(case: Case, set_: Settings, mib: int) -> float:
     chunk, batch = chunk_and_batch(case, set_)
     flags, key = set_.flags, set_.key
     tokens = chunk if chunk > 0 else int(flags.get("max-prefill-tokens") or 16384)
@@ -129,9 +126,7 @@ def _reserved(case: Case, set_: Settings, mib: int, backends: tuple[str, str] | 
         kept += batch * groups * 3
         if batch > 300:
             kept += batch * groups * 1.5
-    prefill = prefill_mib(
-        case, set_, tokens if chunk <= 0 else chunk, backends[0] if backends else None
-    )
+    prefill = prefill_mib(case, set_, chunk)
     late = (0, 5, 7) <= key < (0, 5, 8) or key < (0, 5, 7)
     if not late:
         kept += prefill

@@ -19,12 +19,28 @@ _NO_PIECEWISE = names(
     BailingMoeV2_5ForCausalLM DeepseekV4ForCausalLM LLaDAModelLM Qwen3NextForCausalLM
     """
 )
-_NO_PIECEWISE_0510 = _NO_PIECEWISE | {"DeepseekV32ForCausalLM", "GlmMoeDsaForCausalLM"}
+_NO_PIECEWISE_DSA = _NO_PIECEWISE | {"DeepseekV32ForCausalLM", "GlmMoeDsaForCausalLM"}
 _NEMOTRON_H = names("NemotronHForCausalLM NemotronHPuzzleForCausalLM NemotronH_Nano_VL_V2")
-# Multimodal architectures whose prefill is captured all the same, by the release that lists them.
-_IMAGES_CAPTURED: tuple[tuple[str, tuple[int, ...]], ...] = (
+# Multimodal architectures whose prefill is captured all the same, by the release that lists them:
+# for piecewise graphs, and for breakable ones.
+_IMAGES_PIECEWISE: tuple[tuple[str, tuple[int, ...]], ...] = (
     ("Cohere2VisionForConditionalGeneration", (0, 5, 14)),
-    ("KimiK25ForConditionalGeneration", (0, 5, 17)),
+    ("KimiK25ForConditionalGeneration", (0, 5, 16)),
+    ("MiniMaxM3SparseForConditionalGeneration", (0, 5, 16)),
+    ("MiniMaxM3SparseForCausalLM", (0, 5, 16)),
+)
+_IMAGES_BREAKABLE: tuple[tuple[str, tuple[int, ...]], ...] = (
+    ("Qwen3_5ForConditionalGeneration", (0, 5, 16)),
+    ("Qwen3_5MoeForConditionalGeneration", (0, 5, 16)),
+    ("InternS2MobiusForConditionalGeneration", (0, 5, 18)),
+    ("KimiK25ForConditionalGeneration", (0, 5, 18)),
+    ("KimiK3ForConditionalGeneration", (0, 5, 18)),
+    ("MuseGlimmerForConditionalGeneration", (0, 5, 18)),
+    ("Cohere2VisionForConditionalGeneration", (0, 5, 19)),
+    ("PaddleOCRVLForConditionalGeneration", (0, 5, 19)),
+    ("MiniMaxM3SparseForConditionalGeneration", (0, 5, 22)),
+    ("MiniMaxM3SparseForCausalLM", (0, 5, 22)),
+    ("Qwen4ExpForConditionalGeneration", (0, 5, 22)),
 )
 # Flags that keep piecewise graphs off, with the values that do not.
 _OFF: tuple[tuple[str, tuple[object, ...]], ...] = (
@@ -49,13 +65,13 @@ def captured_sizes(most: int) -> int:
     return found + len(range(4608, most + 1, 512))
 
 
-def prefill_mib(case: Case, set_: Settings, chunk: int, prefill_backend: str | None) -> int:
+def prefill_mib(case: Case, set_: Settings, chunk: int) -> int:
     """MiB that are kept back for prefill graphs. Raises NoForecast where that is not sure."""
     flags, key = set_.flags, set_.key
     latent = isinstance(case.shape.attention, Latent)
     if key < (0, 5, 10):
         return _early(set_, chunk, latent)
-    if not _captured(case, set_, latent, prefill_backend):
+    if not _captured(case, set_, latent):
         return 0
     if latent:
         return LATENT_MIB
@@ -88,7 +104,7 @@ def _most(set_: Settings, chunk: int) -> int:
     return most
 
 
-def _captured(case: Case, set_: Settings, latent: bool, prefill_backend: str | None) -> bool:
+def _captured(case: Case, set_: Settings, latent: bool) -> bool:
     flags, key = set_.flags, set_.key
     if flags.get("disable-piecewise-cuda-graph") or flags.get("disable-prefill-cuda-graph"):
         return False
@@ -101,28 +117,22 @@ def _captured(case: Case, set_: Settings, latent: bool, prefill_backend: str | N
         return True
     if key >= (0, 5, 14) and flags.get("disable-cuda-graph"):
         return False
-    if case.shape.multimodal and not _with_images(case, key):
-        return False
     if key < (0, 5, 15):
-        return _piecewise(case, set_)
-    return _breakable(case, set_, latent, prefill_backend)
+        unfit = case.shape.multimodal and not _listed(case, set_, _IMAGES_PIECEWISE)
+        return not unfit and _piecewise(case, set_)
+    if not case.shape.multimodal or _listed(case, set_, _IMAGES_BREAKABLE):
+        return _breakable(case, set_, latent)
+    return key >= (0, 5, 16) and _listed(case, set_, _IMAGES_PIECEWISE) and _piecewise(case, set_)
 
 
-def _with_images(case: Case, key: tuple[int, ...]) -> bool:
+def _listed(case: Case, set_: Settings, known: tuple[tuple[str, tuple[int, ...]], ...]) -> bool:
     name = case.shape.architecture
-    if any(name == known and key >= since for known, since in _IMAGES_CAPTURED):
-        return True
-    if key >= (0, 5, 17):
-        raise NoForecast(
-            f"whether {name}'s prefill is captured is not known for this release: set "
-            "mem-fraction-static"
-        )
-    return False
+    return any(name == listed and set_.key >= since for listed, since in known)
 
 
 def _piecewise(case: Case, set_: Settings) -> bool:
     flags, key = set_.flags, set_.key
-    unfit = _NO_PIECEWISE_0510 if key < (0, 5, 11) else _NO_PIECEWISE
+    unfit = _NO_PIECEWISE_DSA if key < (0, 5, 13) else _NO_PIECEWISE
     if case.shape.architecture in unfit or case.hardware.vendor != "nvidia":
         return False
     if set_.groups > 1 or flags.get("enable-dp-attention") or set_.pp > 1:
@@ -134,7 +144,7 @@ def _piecewise(case: Case, set_: Settings) -> bool:
     return all(flags.get(name) in (None, *harmless) for name, harmless in _OFF)
 
 
-def _breakable(case: Case, set_: Settings, latent: bool, prefill_backend: str | None) -> bool:
+def _breakable(case: Case, set_: Settings, latent: bool) -> bool:
     flags, key = set_.flags, set_.key
     if key >= (0, 5, 22) and set_.pp > 1:
         return False
@@ -152,8 +162,4 @@ def _breakable(case: Case, set_: Settings, latent: bool, prefill_backend: str | 
         sparse = case.shape.indexer is not None
         return (not latent or sparse) and case.shape.architecture not in _NEMOTRON_H
     state = case.shape.state
-    if key >= (0, 5, 20) and state is not None and state.kind == "kda":
-        return False
-    return not (
-        case.shape.architecture == "DeepseekV3ForCausalLM" and prefill_backend == "trtllm_mla"
-    )
+    return not (key >= (0, 5, 20) and state is not None and state.kind == "kda")

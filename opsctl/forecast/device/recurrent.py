@@ -160,10 +160,13 @@ def _each(case: Case, set_: Settings, drafting: Speculation | None) -> int | Non
 def _automatic(case: Case, set_: Settings, overlap: bool) -> str | None:
     if set_.key < (0, 5, 14):
         return "no_buffer"
-    if case.shape.architecture in _TRACKED and overlap:
-        backend = set_.flags.get("linear-attn-backend") or "triton"
-        return "extra_buffer" if backend == "triton" else "no_buffer"
-    return None
+    name = case.shape.architecture
+    known = name in _TRACKED or (name == "KimiLinearForCausalLM" and set_.key >= (0, 5, 16))
+    if not known:
+        return "no_buffer"
+    wanted = overlap or int(set_.flags.get("page-size") or 1) > 1
+    plain = (set_.flags.get("linear-attn-backend") or "triton") == "triton"
+    return "extra_buffer" if wanted and plain else "no_buffer"
 
 
 def take(found: Recurrent, rest: float, set_: Settings) -> tuple[int, float]:
