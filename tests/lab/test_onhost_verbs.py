@@ -112,6 +112,8 @@ def test_facts_tell_files_memory_and_starts(host: Any) -> None:
     assert answer["nodes"][0]["total"] > answer["nodes"][0]["available"] > 0
     assert answer["kernels"]["files"] == 1 and answer["kernels"]["engine_version"] == "0.5.9"
     assert answer["others"] == [] and answer["gpu_strangers"] == []
+    assert answer["unit"]["kill_mode"] == "mixed" and answer["unit"]["nofile"] > 0
+    assert (answer["driver"], answer["container"]) == ("", True)  # a lab host is a container
     assert answer["starts"][0]["gpu_key"] == "k"
     assert answer["starts"][0]["flags"] == {"tp-size": 2}
     assert answer["starts"][0]["seconds"]["total"] > 0
