@@ -5,7 +5,6 @@ Everything here is pure and made once per model: the forecast itself works on th
 
 from opsctl.forecast.shape.draft import draft_geometry
 from opsctl.forecast.shape.linear import state_elements
-from opsctl.forecast.shape.registry import runs
 from opsctl.forecast.shape.target import geometry, multimodal
 
-__all__ = ["draft_geometry", "geometry", "multimodal", "runs", "state_elements"]
+__all__ = ["draft_geometry", "geometry", "multimodal", "state_elements"]

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from opsctl.forecast.shape.registry import parsed
+from opsctl.forecast.shape.registry import NEWEST, parsed
 from opsctl.forecast.values import NoForecast
 
 Fields = Mapping[str, Any]
@@ -84,6 +84,14 @@ _KV_HEADS_LEFT_OUT = {
     "smollm3": 4,
     "stablelm": 32,
     "starcoder2": 2,
+}
+# Where head_dim is left out, Transformers' classes of these types leave it empty, and so did the
+# engine: v_head_dim (0.5.7 to 0.5.13) or head_dim itself, and it cannot add up the cell.
+_HEAD_DIM_EMPTY = {
+    "hunyuan_v1_dense": ((0, 5, 2), (0, 5, 14)),
+    "hunyuan_v1_moe": ((0, 5, 2), (0, 5, 14)),
+    "mistral": ((0, 5, 7), (0, 5, 10)),  # filled in by Transformers 5
+    "mixtral": ((0, 5, 7), (0, 5, 14)),
 }
 # Here the releases' Transformers differ: whoever leaves the field out gets no forecast.
 _KV_HEADS_UNSURE = {"mistral", "qwen3_vl_moe_text"}
@@ -186,11 +194,18 @@ def kv_heads(config: Config) -> int:
     return config.whole("num_attention_heads")
 
 
-def head_dim(config: Config) -> int:
+def head_dim(config: Config, version: str | None) -> int:
     """Raises NoForecast."""
     found = optional(config.text, "head_dim", config.architecture)
     if found is not None:
         return found
+    if config.model_type in _HEAD_DIM_EMPTY:
+        first, end = _HEAD_DIM_EMPTY[config.model_type]
+        if first <= parsed(version or NEWEST) < end:
+            raise NoForecast(
+                f"config.json of {config.architecture} lacks head_dim, and {version} fails on "
+                "that: set it with json-model-override-args"
+            )
     if config.model_type in _HEAD_DIM:
         return _HEAD_DIM[config.model_type]
     return config.whole("hidden_size") // config.whole("num_attention_heads")

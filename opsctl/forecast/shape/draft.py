@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from opsctl.forecast.shape import target as targets
 from opsctl.forecast.shape.config import read
-from opsctl.forecast.shape.registry import NEWEST, parsed, runs
+from opsctl.forecast.shape.registry import FIRST, NEWEST, parsed
 from opsctl.forecast.values import Geometry, Indexer, NoForecast
 
 # architecture of the target → that of its MTP draft
@@ -161,7 +161,7 @@ def _inside(model: Geometry, target: Geometry, version: str | None) -> Geometry:
     name = MTP.get(model.architecture)
     if name is None:
         raise NoForecast(f"{model.architecture} has no MTP draft that the engine knows")
-    if version and runs(name, version) is False and name not in _LATER_NAME:
+    if version and name not in _LATER_NAME and parsed(version) < parsed(FIRST[name]):
         raise NoForecast(f"{version} has no class for the draft {name}")
     if name == "Glm4MoeLiteForCausalLMNextN" and parsed(version or NEWEST) < (0, 5, 13):
         raise NoForecast(f"{version} runs the MTP draft of {model.architecture} with plain heads")

@@ -154,7 +154,7 @@ def _granite(config: Config) -> Linear | None:
     layers, kinds = config.whole("num_hidden_layers"), config.text.get("layer_types")
     if not isinstance(kinds, list) or len(kinds) != layers:
         raise NoForecast(f"config.json of {config.architecture} lacks layer_types for its layers")
-    full, recurrent = _split(layers, lambda n: kinds[n] == "mamba")
+    full, recurrent = _split(layers, lambda n: kinds[n] in ("mamba", "linear_attention"))
     if not recurrent:
         return None
     inner = config.whole("mamba_expand") * config.whole("hidden_size")

@@ -54,10 +54,7 @@ def _of_config(found: Fields, quant_text: str | None, release: tuple[int, ...]) 
     if method in ("fp8", "mxfp8"):
         return release >= (0, 5, 18) and _is_fp8(found.get("kv_cache_quant_algo"))
     if method in ("compressed-tensors", "compressed_tensors"):
-        if release < (0, 5, 19):
-            return False
-        scheme = found.get("kv_cache_scheme")
-        return None if scheme else False  # which schemes it takes depends on their details
+        return release >= (0, 5, 19) and _static_tensor(found.get("kv_cache_scheme"))
     return False if method in _NEVER else None
 
 
@@ -67,7 +64,7 @@ def _modelopt(
     """ModelOpt's own section in config.json; what it lacks may stand in a file of its own."""
     scheme = found.get("kv_cache_scheme")
     if isinstance(scheme, dict):
-        return scheme.get("type") == "float" and scheme.get("num_bits") == 8
+        return _eight_bits(scheme)
     if isinstance(scheme, str) and "FP4" in algorithm:
         return scheme.strip().upper() in _FP8_NAMES
     if found.get("kv_cache_quant_algo") is not None:
@@ -77,6 +74,18 @@ def _modelopt(
     if algorithm == "MIXED_PRECISION" or not algorithm:
         return _of_file(quant_text) if quant_text else None
     return False
+
+
+def _static_tensor(scheme: Any) -> bool:
+    """The one scheme that CompressedTensorsKVCacheMethod takes: static, symmetric, one scale."""
+    if not isinstance(scheme, dict) or not _eight_bits(scheme):
+        return False
+    whole = scheme.get("strategy") == "tensor" and bool(scheme.get("symmetric", True))
+    return whole and not scheme.get("dynamic", False)
+
+
+def _eight_bits(scheme: Fields) -> bool:
+    return scheme.get("type") == "float" and scheme.get("num_bits") == 8
 
 
 def _of_file(quant_text: str) -> bool | None:

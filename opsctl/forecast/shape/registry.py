@@ -183,9 +183,3 @@ FIRST = {name: version for version, names in _FIRST.items() for name in names.sp
 def parsed(version: str) -> tuple[int, ...]:
     """A version as something to compare, made once."""
     return version_key(version)
-
-
-def runs(architecture: str, version: str) -> bool | None:
-    """Whether this release has a class of its own for the architecture. None: no release has."""
-    first = FIRST.get(architecture)
-    return None if first is None else parsed(version) >= parsed(first)

@@ -24,14 +24,14 @@ from opsctl.forecast.shape.config import (
 from opsctl.forecast.shape.linear import linear
 from opsctl.forecast.shape.quant import kv_fp8
 from opsctl.forecast.shape.refusals import refuse
-from opsctl.forecast.shape.registry import FIRST, NEWEST, runs
+from opsctl.forecast.shape.registry import FIRST, NEWEST, parsed
 from opsctl.forecast.values import Geometry, Heads, Latent, NoForecast
 
-# Architectures of Transformers' that the engine runs by a class of another name.
+# Architectures of files that the engine runs by a class of another name, and since when.
 _RENAMED = {
-    "Olmo3ForCausalLM": "Olmo2ForCausalLM",
-    "LongcatCausalLM": "LongcatFlashForCausalLM",
-    "DeepseekOCR2ForCausalLM": "DeepseekOCRForCausalLM",
+    "DeepseekOCR2ForCausalLM": ("DeepseekOCRForCausalLM", "0.5.9"),
+    "LongcatCausalLM": ("LongcatFlashForCausalLM", "0.5.10"),
+    "Olmo3ForCausalLM": ("Olmo2ForCausalLM", "0.5.4"),
 }
 # Each layer attends this many times, with a KV row for each (num_attention_layers).
 _TWICE = {"LongcatFlashForCausalLM"}
@@ -59,12 +59,11 @@ def geometry(
 def known(architecture: str, version: str | None) -> None:
     """Raises NoForecast for an architecture that the release has no class for: the engine would
     hand it to Transformers' classes, whose sizes are not known here."""
-    name = _RENAMED.get(architecture, architecture)
-    found = runs(name, version or NEWEST)
-    if found is None:
+    name, first = _RENAMED.get(architecture, (architecture, FIRST.get(architecture, "")))
+    if not first:
         raise NoForecast(f"no release up to {NEWEST} has a class for the architecture {name}")
-    if not found:
-        raise NoForecast(f"{version} has no class for {name}: the first release is {FIRST[name]}")
+    if parsed(version or NEWEST) < parsed(first):
+        raise NoForecast(f"{version} has no class for {architecture}: the first release is {first}")
 
 
 def multimodal(shape: Geometry, flags: Mapping[str, Any]) -> bool:
@@ -87,7 +86,7 @@ def of(config: Config, quant_text: str | None, version: str | None) -> Geometry:
         attention: Heads | Latent = mla.latent(config)
         common["indexer"] = mla.indexer(config, layers)
     else:
-        attention = swa.gemma4_full(config) or _heads(config)
+        attention = swa.gemma4_full(config) or _heads(config, version)
     if hybrid:
         return Geometry(
             layers=layers,
@@ -116,8 +115,8 @@ def _layers(config: Config) -> int:
     return layers
 
 
-def _heads(config: Config) -> Heads:
-    size = head_dim(config)
+def _heads(config: Config, version: str | None) -> Heads:
+    size = head_dim(config, version)
     value = config.text.get("v_head_dim")
     if value in (None, 0):
         return Heads(kv_heads(config), size, size)
@@ -127,13 +126,11 @@ def _heads(config: Config) -> Heads:
 def _common(config: Config, quant_text: str | None, version: str | None) -> dict[str, Any]:
     text, name = config.text, config.architecture
     return {
-        "architecture": _RENAMED.get(name, name),
+        "architecture": _RENAMED.get(name, (name,))[0],
         "element": element(config),
         "kv_fp8": kv_fp8(config, quant_text, version),
         "context": context(config),
-        "nextn": optional(text, "num_nextn_predict_layers", name)
-        if text.get("num_nextn_predict_layers") not in (0, None)
-        else 0,
+        "nextn": _nextn(config),
         "vision": _vision(config),
         "multimodal": config.nested or name in _IMAGES,
         "hidden": optional(text, "hidden_size", name) or 0,
@@ -142,15 +139,23 @@ def _common(config: Config, quant_text: str | None, version: str | None) -> dict
     }
 
 
+def _nextn(config: Config) -> int:
+    said = config.text.get("num_nextn_predict_layers")
+    if said is None and config.architecture in _TWICE:
+        return 1  # the default of the engine's own LongcatFlashConfig
+    return 0 if said in (0, None) else config.whole("num_nextn_predict_layers")
+
+
 def _vision(config: Config) -> tuple[int, int] | None:
-    """(layers, hidden size) of a vision tower, where the file names them in a usual way."""
+    """(layers, hidden size) of a vision tower as the engine takes them into account: under these
+    names alone, else those of a small tower (`adjust_mem_fraction_for_vlm`)."""
     part = config.top.get("vision_config")
     if not isinstance(part, dict):
         return None
-    layers = next((part[key] for key in _VISION_LAYERS if isinstance(part.get(key), int)), None)
-    hidden = next((part[key] for key in _VISION_HIDDEN if isinstance(part.get(key), int)), None)
-    return (layers, hidden) if layers and hidden else None
+    layers = next((part[key] for key in _VISION_LAYERS if isinstance(part.get(key), int)), 24)
+    hidden = next((part[key] for key in _VISION_HIDDEN if isinstance(part.get(key), int)), 1024)
+    return layers, hidden
 
 
-_VISION_LAYERS = ("num_hidden_layers", "depth", "vt_num_hidden_layers", "layers")
-_VISION_HIDDEN = ("hidden_size", "embed_dim", "vt_hidden_size", "width")
+_VISION_LAYERS = ("num_hidden_layers", "vt_num_hidden_layers")
+_VISION_HIDDEN = ("hidden_size", "vt_hidden_size")

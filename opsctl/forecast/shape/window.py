@@ -102,6 +102,9 @@ def window_heads(config: Config, full: Heads) -> Heads | None:
     head_dim = optional(text, "swa_head_dim", name)
     v_head_dim = optional(text, "swa_v_head_dim", name)
     head_dim = full.head_dim if head_dim is None else head_dim
+    if v_head_dim is None and full.head_dim != full.v_head_dim:
+        # up to 0.5.13 that of the other layers stands in, later the window layers' own head_dim
+        raise NoForecast(f"config.json of {name} lacks swa_v_head_dim")
     found = Heads(count or full.count, head_dim, v_head_dim or head_dim)
     return None if found == full else found
 
@@ -114,8 +117,11 @@ def gemma4_full(config: Config) -> Heads | None:
         return None
     if text.get("per_layer_config"):
         raise NoForecast(f"{name} states its heads layer by layer (per_layer_config)")
-    head_dim = optional(text, "global_head_dim", name) or number(text, "head_dim", name)
+    head_dim = number(text, "global_head_dim", name)
     count = optional(text, "num_global_key_value_heads", name)
+    if count is not None and text.get("attention_k_eq_v") is not True:
+        # up to 0.5.20 the number counts by itself, later only with attention_k_eq_v
+        raise NoForecast(f"{name}: num_global_key_value_heads without attention_k_eq_v")
     count = count or number(text, "num_key_value_heads", name)
     return Heads(count, head_dim, head_dim)
 
