@@ -2,7 +2,8 @@
 # make demo    real hosts, the reference deployment, a fault restored: in a few minutes
 # make lint    ruff, mypy, ansible-lint, yamllint, shellcheck
 # make drills  the long ones: power cuts, kills, faults, the newest engine
-# make bench   status and a second deploy beside `ansible -m command`, as ratios
+# make bench   status and a second deploy beside `ansible -m command`, a forecast beside a bare
+#              interpreter, as ratios
 # make lock    resolve requirements.lock anew
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
@@ -48,6 +49,7 @@ drills: setup lab-packages
 
 bench: setup lab-packages
 	python tools/bench.py
+	python tools/bench_forecast.py
 
 lock:
 	uv pip compile --quiet --universal --generate-hashes --no-annotate --no-header \

@@ -86,11 +86,12 @@ def forecast(
         typer.Option(metavar="SIZE", help="RAM that must be left. Default: memory.min_available."),
     ] = None,
     gpu_headroom: Annotated[
-        str,
+        str | None,
         typer.Option(
-            metavar="SIZE", help="With --fit: GPU memory that must be left for activations."
+            metavar="SIZE",
+            help="With --fit: GPU memory that must be left for activations. Default: 5GiB.",
         ),
-    ] = "5GiB",
+    ] = None,
     compare: Annotated[
         bool, typer.Option("--compare", help="Put the usual variants side by side.")
     ] = False,

@@ -4,7 +4,7 @@
 """
 
 from opsctl.forecast.evaluate import Result, evaluate
-from opsctl.forecast.expectation import Forecast, expectation, forecast
+from opsctl.forecast.expectation import Forecast, forecast
 from opsctl.forecast.standing import still_holds
 
-__all__ = ["Forecast", "Result", "evaluate", "expectation", "forecast", "still_holds"]
+__all__ = ["Forecast", "Result", "evaluate", "forecast", "still_holds"]

@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from opsctl.engine.advisories import Advisory
+from opsctl.forecast import start
 from opsctl.forecast.compare import Variant
 from opsctl.forecast.evaluate import Result
 from opsctl.forecast.outlook import Outlook
@@ -211,6 +212,7 @@ def _start(said: Outlook) -> dict[str, Any]:
     total = said.start_total
     return {
         **sized("seconds", total),
+        "cap_seconds": start.cap(said.start),
         "phases": [
             {"phase": name, **sized("seconds", figure)} for name, figure in said.start.items()
         ],

@@ -8,12 +8,13 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from opsctl.forecast import start
 from opsctl.forecast.case import case
 from opsctl.forecast.evaluate import Result, evaluate
 from opsctl.forecast.expected import expected
 from opsctl.forecast.fit import NOT, Fit
 from opsctl.forecast.notes import notes
-from opsctl.forecast.values import Case, Device, HostPool, NoForecast, NoStart
+from opsctl.forecast.values import Case, Device, Figure, HostPool, NoForecast, NoStart
 from opsctl.onhost.expect import count, gb, gib
 
 
@@ -28,13 +29,6 @@ class Forecast:
     lines: tuple[str, ...] = field(default=())
     case: Case | None = None
     result: Result | None = None
-
-
-def expectation(
-    manifest: Mapping[str, Any], facts: Mapping[str, Any], calibration: Any = None
-) -> dict[str, Any] | None:
-    """The "expect" of release.json; None where the model is of a kind that is not forecast."""
-    return forecast(manifest, facts, calibration).expect
 
 
 def forecast(
@@ -54,12 +48,15 @@ def forecast(
         return Forecast(None, fit, (str(reason),), (f"Does not start: {reason}.",))
     except NoForecast as reason:
         return Forecast(None, None, (str(reason),), (f"No forecast: {reason}.",))
-    found = notes(whole, result)
-    lines = tuple(_lines(whole, result, found))
-    return Forecast(expected(result, found), result.fit, found, lines, whole, result)
+    phases, timing = start.seconds(whole, result), manifest.get("timing") or {}
+    short = start.too_short(phases, timing)
+    found = (*notes(whole, result), *([short] if short else []))
+    expect = {**expected(result, found), "start": start.expected(phases, timing)}
+    lines = tuple(_lines(result, phases, found))
+    return Forecast(expect, result.fit, found, lines, whole, result)
 
 
-def _lines(whole: Case, result: Result, found: tuple[str, ...]) -> Iterator[str]:
+def _lines(result: Result, phases: Mapping[str, Figure], found: tuple[str, ...]) -> Iterator[str]:
     """The forecast as an operator reads it before a deployment, one thought a line."""
     for n, device in enumerate(result.devices):
         stage = f"PP{device.stage}: " if len(result.devices) > 1 else ""
@@ -69,6 +66,8 @@ def _lines(whole: Case, result: Result, found: tuple[str, ...]) -> Iterator[str]
     if result.fit.available_after is not None:
         yield f"{gib(result.fit.available_after)} of host memory left: {result.fit.verdict}"
     yield from result.fit.reasons
+    if total := start.total(phases):
+        yield f"ready after {total.value} s ({total.least} to {total.most}), {total.basis}"
     yield from found
 
 

@@ -61,13 +61,15 @@ def outlook(question: Question, sets: Sequence[str] = (), *, steps: bool = False
     SpecError for what is wrong in the description."""
     manifest, case = question.asked(sets).manifest, question.case(sets)
     result = evaluate(case, steps=steps, swap=manifest["memory"]["swap"])
+    phases = start.seconds(case, result)
+    short = start.too_short(phases, manifest["timing"])
     return Outlook(
         question.name,
         str(manifest["model"]["path"]),
         case,
         result,
-        start.seconds(case, result),
+        phases,
         payoff.crossover(case, result),
-        tuple(advisories(advised.facts(manifest, case, result))),
-        (*question.notes, *notes(case, result)),
+        tuple(advisories(advised.facts(manifest, case, result, question.facts))),
+        (*question.notes, *notes(case, result), *([short] if short else [])),
     )

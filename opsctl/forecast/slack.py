@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from opsctl.forecast.device.settings import parsed
-from opsctl.forecast.values import Case, Device, Figure
+from opsctl.forecast.device.fraction import chunk_and_batch
+from opsctl.forecast.device.settings import parsed, settings
+from opsctl.forecast.values import Case, Device, Figure, NoForecast
 from opsctl.onhost.expect import GiB
 
 # From here on the draft's weights are loaded before the pools, and its KV is charged with them
@@ -20,6 +21,9 @@ DRAFT_CHARGED = (0, 5, 14)
 # "5 to 8 GB is good" is what SGLang's own guide to tuning says of available_gpu_mem, the last
 # figure of a start: docs/advanced_features/hyperparameter_tuning.md of its repository.
 ACTIVATIONS = 5 * GiB
+# Of a decode graph, for each request of its batch (server_args.py of 0.5.3, later
+# arg_groups/memory_hook.py).
+A_BATCH = 2 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +40,7 @@ def slack(case: Case, device: Device) -> Slack | None:
     reserve = device.reserve
     if reserve is None:
         return None
-    taken, unknown = 0, ["CUDA graphs"]
+    taken, unknown = 0, []
     if device.max_running is not None and case.shape.context:
         context = int(case.flags.get("context-length") or case.shape.context)
         taken += device.max_running * (context + 4) * 4  # req_to_token: int32 a token
@@ -63,6 +67,17 @@ def slack(case: Case, device: Device) -> Slack | None:
         ),
         tuple(unknown),
     )
+
+
+def graphs(case: Case) -> int | None:
+    """Bytes that decode graphs take, as the engine allows for them when it chooses the fraction by
+    itself; None where the card, and with it the largest batch, is not known."""
+    if case.flags.get("disable-cuda-graph"):
+        return 0
+    try:
+        return chunk_and_batch(case, settings(case))[1] * A_BATCH
+    except NoForecast:
+        return None
 
 
 def _drafts(device: Device) -> Sequence[int]:

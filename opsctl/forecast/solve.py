@@ -7,17 +7,19 @@ is rounded down to what a person would write.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 
 from opsctl.errors import Refused
 from opsctl.forecast.evaluate import Result, evaluate
-from opsctl.forecast.fit import FITS, NOT, UNKNOWN
+from opsctl.forecast.fit import FITS, NOT, TIGHT, UNKNOWN
 from opsctl.forecast.search import largest
-from opsctl.forecast.slack import slack
+from opsctl.forecast.slack import Slack, graphs, slack
 from opsctl.forecast.values import Case, NoForecast
 from opsctl.onhost.expect import count, gib
 
+_WORST = (FITS, TIGHT, NOT)
 TIER = "enable-hierarchical-cache"
 RATIO, SIZE, FRACTION, CONTEXT = (
     "hicache-ratio",
@@ -110,6 +112,7 @@ class _Trial:
         self.case, self.dial, self.gpu_headroom = case, dial, gpu_headroom
         self.most, self.edge = dial.most, (f"more than {dial.value(dial.most)} is not looked at",)
         self.notes: tuple[str, ...] = ()
+        self.graphs = graphs(case)
         if dial.flag == CONTEXT and case.shape.context:
             self.most = case.shape.context // dial.times
             self.edge = (f"the model itself allows {count(case.shape.context)} tokens",)
@@ -137,9 +140,10 @@ class _Trial:
         if self.dial.flag in (RATIO, SIZE):
             return result.fit.verdict, result.fit.reasons
         verdict, reasons = self._gpu(case, result)
-        if result.fit.verdict in (FITS, UNKNOWN):  # RAM that nobody told of limits nothing
+        host = FITS if result.fit.verdict == UNKNOWN else result.fit.verdict
+        if host == FITS:  # RAM that nobody told of limits nothing
             return verdict, reasons
-        return result.fit.verdict, (*reasons, *result.fit.reasons)
+        return max(verdict, host, key=_WORST.index), (*reasons, *result.fit.reasons)
 
     def _gpu(self, case: Case, result: Result) -> tuple[str, tuple[str, ...]]:
         for device in result.devices:
@@ -149,11 +153,15 @@ class _Trial:
                     there = count(tokens.value) if tokens else "an unknown number of"
                     return NOT, (f"{count(wanted)} tokens of one request: {there} fit in a GPU",)
             left = slack(case, device)
-            if left is not None and (left.left.least or 0) < self.gpu_headroom:
-                return NOT, (
-                    f"{gib(left.left.least or 0)} of a GPU would be left beside weights and pools, "
-                    f"{gib(self.gpu_headroom)} demanded",
+            if left is None:
+                continue
+            free = (left.left.least or 0) - (self.graphs or 0)
+            if free < self.gpu_headroom:
+                words = (
+                    f"{gib(max(0, free))} of a GPU would be left beside weights, pools and graphs, "
+                    f"{gib(self.gpu_headroom)} demanded"
                 )
+                return (TIGHT if free > 0 else NOT), (words,)
         return FITS, ()
 
     def demand(self) -> None:
@@ -174,7 +182,17 @@ class _Trial:
                 "--gpu-free-after, or the --journal of an earlier start"
             )
         if left is not None and self.dial.flag in (FRACTION, CONTEXT):
-            self.notes = (
-                f"{gib(self.gpu_headroom)} of a GPU are kept for activations, as SGLang's guide to "
-                f"tuning advises (5 to 8 GB); not counted: {', '.join(left.unknown)}",
-            )
+            self.notes = tuple(self._margins(left))
+
+    def _margins(self, left: Slack) -> Iterator[str]:
+        yield (
+            f"{gib(self.gpu_headroom)} of a GPU are kept for activations: SGLang's guide to tuning "
+            "advises 5 to 8 GB"
+        )
+        unknown = list(left.unknown)
+        if self.graphs is None:
+            unknown.insert(0, "CUDA graphs")
+        elif self.graphs:
+            yield f"CUDA graphs are counted as the engine does: {gib(self.graphs)}"
+        if unknown:
+            yield f"not counted, and out of the same memory: {', '.join(unknown)}"

@@ -13,6 +13,7 @@ from opsctl.forecast.explain import explain
 from opsctl.forecast.fit import NOT, UNKNOWN
 from opsctl.forecast.outlook import Outlook, outlook
 from opsctl.forecast.question import Question
+from opsctl.forecast.slack import ACTIVATIONS
 from opsctl.forecast.solve import Solved, knob, solve
 from opsctl.forecast.values import NoForecast, NoStart
 from opsctl.spec.kinds import Size
@@ -25,7 +26,7 @@ class Wish:
 
     fit: str = ""
     headroom: int | None = None
-    gpu_headroom: int = 0
+    gpu_headroom: int = ACTIVATIONS
     variants: tuple[str, ...] | None = None
     explain: bool = False
 
@@ -61,7 +62,7 @@ class Told:
 def wish(
     fit: str | None,
     headroom: str | None,
-    gpu_headroom: str,
+    gpu_headroom: str | None,
     variants: Sequence[str] | None,
     explain: bool,
 ) -> Wish:
@@ -69,7 +70,7 @@ def wish(
     return Wish(
         knob(fit).flag if fit is not None else "",
         None if headroom is None else _size("--headroom", headroom),
-        _size("--gpu-headroom", gpu_headroom),
+        ACTIVATIONS if gpu_headroom is None else _size("--gpu-headroom", gpu_headroom),
         None if variants is None else tuple(variants),
         explain,
     )

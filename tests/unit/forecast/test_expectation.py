@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from opsctl.forecast import expectation, forecast, still_holds
+from opsctl.forecast import forecast, still_holds
 from opsctl.forecast.host.memory import PROCESS
 from opsctl.onhost.expect import GiB, gb, gib
 
@@ -62,6 +62,10 @@ def manifest(ratio: float = 4.0, version: str = "0.5.9", **flags: object) -> dic
         "ranks": RANKS,
         "memory": {"min_available": 32 * GiB, "swap": "forbid"},
     }
+
+
+def expectation(*given: Any) -> dict[str, Any] | None:
+    return forecast(*given).expect
 
 
 def start(tokens: int = 159277, key: str = "k1", at: int = 1, pool: int = 22_390_000_000) -> dict:
