@@ -26,6 +26,7 @@ class Family:
     pipeline: bool = True  # the engine can split it over stages
     attention: str | None = "triton"  # attention-backend; None: left to the engine
     tiered: tuple[str, ...] = BOTH  # versions whose host tier takes it
+    drafts: tuple[str, ...] = ()  # "mtp": layers of the checkpoint itself; "eagle3": a folder
 
 
 def power(low: int, high: int) -> st.SearchStrategy[int]:
@@ -450,28 +451,46 @@ def deepseek_v4(draw: Any) -> Config:
     )
 
 
+@st.composite
+def eagle3(draw: Any) -> Config:
+    """A draft of one layer in a folder of its own, with heads of its own."""
+    found = common(draw, "LlamaForCausalLMEagle3", "llama", **heads(draw))
+    return {**found, "num_hidden_layers": 1, "draft_vocab_size": 512}
+
+
 _DSA_DTYPES = ("auto", "bfloat16", "fp8_e4m3")
 _PLAIN_DTYPES = ("auto", "bfloat16")
 
 FAMILIES: tuple[Family, ...] = (
     Family("mha", plain()),
-    Family("gqa", grouped()),
-    Family("gqa moe", mixture()),
-    Family("glm4 moe", glm4_moe()),
+    Family("gqa", grouped(), drafts=("eagle3",)),
+    Family("gqa moe", mixture(), drafts=("eagle3",)),
+    Family("glm4 moe", glm4_moe(), drafts=("mtp",)),
     Family("minimax m2", minimax()),
     Family("uneven values", uneven_values()),
-    Family("mla", deepseek()),
-    Family("mla nested", kimi_nested()),
-    Family("dsa", deepseek_sparse(), pages=(64,), dtypes=_DSA_DTYPES, attention=None),
-    Family("dsa glm5", glm5(), pages=(64,), dtypes=_DSA_DTYPES, attention=None),
-    Family("gpt-oss", gpt_oss(), tiered=NEW, pipeline=False),
-    Family("llama4", llama4(), tiered=NEW, pipeline=False),
+    Family(
+        "mla",
+        deepseek(),
+        drafts=(
+            "mtp",
+            "eagle3",
+        ),
+    ),
+    Family("mla nested", kimi_nested(), drafts=("eagle3",)),
+    Family(
+        "dsa", deepseek_sparse(), pages=(64,), dtypes=_DSA_DTYPES, attention=None, drafts=("mtp",)
+    ),
+    Family("dsa glm5", glm5(), pages=(64,), dtypes=_DSA_DTYPES, attention=None, drafts=("mtp",)),
+    Family("gpt-oss", gpt_oss(), tiered=NEW, pipeline=False, drafts=("eagle3",)),
+    Family("llama4", llama4(), tiered=NEW, pipeline=False, drafts=("eagle3",)),
     Family("mimo v2", mimo(), tiered=NEW, pipeline=False),
     Family("step 3.5", step(), tiered=NEW, pipeline=False),
     Family("gemma3", gemma3()),
     Family("gemma4", gemma4(), versions=NEW, pipeline=False),
-    Family("qwen3-next", qwen3_next(), tiered=NEW, pages=(1,), dtypes=_PLAIN_DTYPES),
-    Family("qwen3.5", qwen35(), tiered=NEW, pages=(1,), dtypes=_PLAIN_DTYPES),
+    Family(
+        "qwen3-next", qwen3_next(), tiered=NEW, pages=(1,), dtypes=_PLAIN_DTYPES, drafts=("mtp",)
+    ),
+    Family("qwen3.5", qwen35(), tiered=NEW, pages=(1,), dtypes=_PLAIN_DTYPES, drafts=("mtp",)),
     Family(
         "nemotron-h",
         nemotron(),

@@ -5,9 +5,9 @@ decides everything: its ServerArgs resolves the flags, its ModelConfig reads con
 profiling function turns free memory into tokens, and its pool classes allocate. What stands in for
 a machine with GPUs is named in `pool_judge_common`, and in the file of each version.
 
-A case: {"config": config.json, "draft": config.json or null, "flags": {dest: value},
-"env": {name: value}, "before": GiB, "after": GiB, "memory_mib": MiB of a card,
-"host_available": bytes, "stage": index of the pipeline stage}.
+A case: {"config": config.json, "draft": config.json, "inside" (the checkpoint) or null,
+"flags": {dest: value}, "env": {name: value}, "before": GiB, "after": GiB, "memory_mib": MiB of a
+card, "host_available": bytes, "stage": index of the pipeline stage}.
 """
 
 import contextlib

@@ -13,6 +13,7 @@ from sglang.srt.arg_groups.overrides import resolving_view
 from sglang.srt.configs.model_config import AttentionArch, ModelConfig
 from sglang.srt.distributed.utils import get_pp_indices
 from sglang.srt.mem_cache import kv_cache_configurator as configurator
+from sglang.srt.mem_cache import memory_pool
 from sglang.srt.mem_cache.hicache_auto_size import auto_size_hicache
 from sglang.srt.mem_cache.hybrid_cache import hybrid_pool_assembler as assembler
 from sglang.srt.mem_cache.pool_host import base as pool_host_base
@@ -30,6 +31,8 @@ from sglang.srt.utils import common
 
 configurator.get_available_gpu_memory = lambda *_, **__: CASE["after"]
 pool_host_base.available_host_memory_bytes = lambda **_: CASE["host_available"]
+# With speculation a pool compiles the kernel that copies its rows, which needs a GPU.
+memory_pool.MHATokenToKVPool._init_kv_copy_and_warmup = lambda self: None
 # Host pools: their real arithmetic, on a device that takes no memory, and nothing to pin.
 pool_host_common.HostTensorAllocator.allocate = lambda self, dims, dtype, device: torch.empty(
     dims, dtype=dtype, device=DEVICE
@@ -97,7 +100,7 @@ def resolved(args):
 
 def arguments(case):
     flags = dict(case["flags"])
-    if case.get("draft"):
+    if isinstance(case.get("draft"), dict):
         flags["speculative_draft_model_path"] = folder(case["draft"])
     return ServerArgs(
         model_path=folder(case["config"]),

@@ -17,7 +17,7 @@ from sglang.srt.configs.model_config import AttentionArch, ModelConfig
 from sglang.srt.distributed import parallel_state
 from sglang.srt.distributed.utils import get_pp_indices
 from sglang.srt.layers import dp_attention
-from sglang.srt.mem_cache import hiradix_cache, memory_pool_host
+from sglang.srt.mem_cache import hiradix_cache, memory_pool, memory_pool_host
 from sglang.srt.model_executor import model_runner_kv_cache_mixin as mixin
 from sglang.srt.model_executor.model_runner import ModelRunner
 from sglang.srt.server_args import ServerArgs, set_global_server_args_for_scheduler
@@ -36,6 +36,8 @@ psutil.virtual_memory = lambda: memory_of(CASE["host_available"])
 # Groups of ranks that do not exist.
 WORLD = type("World", (), {"world_size": 1, "cpu_group": None})
 mixin.get_world_group = lambda: WORLD
+# With speculation a pool compiles the kernel that copies its rows, which needs a GPU.
+memory_pool.MHATokenToKVPool._init_kv_copy_and_warmup = lambda self: None
 # Host pools: their real arithmetic, on a device that takes no memory.
 memory_pool_host.HostTensorAllocator.allocate = lambda self, dims, dtype, device: torch.empty(
     dims, dtype=dtype, device=DEVICE
@@ -83,7 +85,7 @@ def resolved(args):
 
 def arguments(case):
     flags = dict(case["flags"])
-    if case.get("draft"):
+    if isinstance(case.get("draft"), dict):
         flags["speculative_draft_model_path"] = folder(case["draft"])
     return ServerArgs(
         model_path=folder(case["config"]),

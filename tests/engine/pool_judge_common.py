@@ -3,6 +3,7 @@
 * Tensors are on PyTorch's "meta" device: they have shapes, dtypes and nbytes, and take no memory,
   so that pools are as large as on a real card. The engine asks for the device's module (streams),
   which "meta" has none of: the CPU's is given.
+* Buffers that the engine puts on "cuda" by name are put on "meta" too.
 * Pinning a buffer needs a driver: it is left out.
 * Free GPU memory, the capacity of a card and free host memory are figures of the case.
 * A model type that this Transformers does not know comes with code in its checkpoint, or with a
@@ -11,10 +12,10 @@
   engine keeps them; a minimum over pipeline stages is taken over all stages, run one after another.
 """
 
-import hashlib
 import json
 import os
 import tempfile
+from itertools import count
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -30,6 +31,16 @@ _device_module = torch.get_device_module
 torch.get_device_module = lambda device=None: (
     torch.cpu if str(device or "").startswith(("meta", "cuda")) else _device_module(device)
 )
+
+
+def on_meta(make):
+    def made(*args, device=None, **rest):
+        return make(*args, device=DEVICE if str(device).startswith("cuda") else device, **rest)
+
+    return made
+
+
+torch.zeros, torch.empty = on_meta(torch.zeros), on_meta(torch.empty)
 torch.cuda.get_device_capability = lambda *_: tuple(CASE["capability"])
 torch.cuda.cudart = lambda: SimpleNamespace(
     cudaHostRegister=lambda *_: 0, cudaHostUnregister=lambda *_: 0
@@ -46,13 +57,16 @@ def known(config):
         AutoConfig.register(kind, _plain[kind], exist_ok=True)
 
 
+_numbers = count()
+
+
 def folder(config):
-    """A model folder with nothing but this config.json."""
+    """A new model folder with nothing but this config.json: the engine keeps configs by path, and
+    a draft's start changes the one that it reads."""
     known(config)
-    text = json.dumps(config)
-    path = _folders / hashlib.sha256(text.encode()).hexdigest()[:16]
-    path.mkdir(exist_ok=True)
-    (path / "config.json").write_text(text)
+    path = _folders / str(next(_numbers))
+    path.mkdir()
+    (path / "config.json").write_text(json.dumps(config))
     return str(path)
 
 

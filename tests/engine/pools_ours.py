@@ -24,7 +24,8 @@ def case_of(version: str, asked: Answer) -> Case:
     draft = None
     if asked.get("draft"):
         algorithm = str(flags["speculative-algorithm"])
-        draft = draft_geometry(json.dumps(asked["draft"]), None, shape, algorithm)
+        own = None if asked["draft"] == "inside" else json.dumps(asked["draft"])
+        draft = draft_geometry(own, None, shape, algorithm, version)
     stages, width = int(flags.get("pp-size", 1)), int(flags.get("tp-size", 1))
     count = stages * width
     return Case(
@@ -69,7 +70,7 @@ def groups(said: Answer) -> dict[str, int]:
         last = path.split(".")[-1]
         if last.endswith(("ptrs", "strides", "mapping", "slots")):
             continue
-        if "mamba_cache" in path:
+        if "mamba_" in path or "conv_window" in path:
             name = "mamba"
         elif "index" in path:
             name = "indexer"
@@ -91,9 +92,14 @@ def compare_device(found: Device, said: Answer, sides: Sides) -> None:
     if said["charged"] is not None and "slots" not in said and "swa" not in said:
         sides.same("charged bytes a token", found.charged, said["charged"])
     theirs = groups(said)
-    ours = {pool.name: pool.bytes.value for pool in found.pools if pool.bytes.value}
-    if "draft" in ours:
-        theirs["draft"] = sum(groups(said["draft"]).values()) if "draft" in said else 0
+    ours: dict[str, int] = {}
+    for pool in found.pools:
+        name = "mamba" if pool.name == "mamba-draft" else pool.name
+        if pool.bytes.value:
+            ours[name] = ours.get(name, 0) + pool.bytes.value
+    if "draft" in said:  # its recurrent state is the target's
+        own = groups(said["draft"])
+        theirs["draft"] = sum(size for name, size in own.items() if name != "mamba")
     sides.same("bytes by pool", dict(sorted(ours.items())), dict(sorted(theirs.items())))
     rows = {pool.name: pool.rows.value for pool in found.pools}
     if "slots" in said:

@@ -20,7 +20,7 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from opsctl.forecast.values import NoForecast
-from tests.engine.families import FAMILIES, Family
+from tests.engine.families import FAMILIES, Family, eagle3
 from tests.engine.pools_ours import Sides, compare_device, compare_host, exact, ours
 
 pytestmark = [pytest.mark.cpu_engine, pytest.mark.timeout(1800)]
@@ -101,12 +101,19 @@ def cases(draw: Any, version: str, family: Family) -> dict[str, Any]:
         flags["max_running_requests"] = draw(st.integers(8, 512))
     if version in family.tiered and draw(st.booleans()):
         flags |= draw(tiers())
+    draft = None
+    if family.drafts and "pp_size" not in flags and draw(st.integers(0, 2)) == 0:
+        kind = draw(st.sampled_from(family.drafts))
+        inside = draw(st.sampled_from(["inside", config]))
+        draft = inside if kind == "mtp" else draw(eagle3())
+        flags |= speculation(kind)
     before, before_gib = exact(draw(st.floats(60, 94)))
     reserve = (1 - flags["mem_fraction_static"]) * before_gib
     after, after_gib = exact(min(before_gib, reserve + draw(st.floats(0.5, 50))))
     stages = flags.get("pp_size", 1)
     return {
         "config": config,
+        "draft": draft,
         "flags": flags,
         "before": before_gib,
         "after": after_gib,
@@ -115,6 +122,15 @@ def cases(draw: Any, version: str, family: Family) -> dict[str, Any]:
         "memory_mib": CARD_MIB,
         "host_available": 1 << 45,
         "stage": draw(st.integers(0, stages - 1)),
+    }
+
+
+def speculation(kind: str) -> dict[str, Any]:
+    return {
+        "speculative_algorithm": "EAGLE" if kind == "mtp" else "EAGLE3",
+        "speculative_num_steps": 3,
+        "speculative_eagle_topk": 1,
+        "speculative_num_draft_tokens": 4,
     }
 
 

@@ -57,9 +57,8 @@ def pools(
     if stage.state is not None and rows.value.slots[index]:
         made.append(_pool("mamba", _slots(rows, stage, index), stage.state.kept, 1))
         if stage.state.drafts and running is not None:
-            each = stage.state.kept * stage.state.drafts
             spare = Figure(running, None, None, rows.basis, rows.source)
-            made.append(_pool("mamba-draft", spare, each, 1))
+            made.append(_pool("mamba-draft", spare, stage.state.verify, 1))
     return tuple(made)
 
 

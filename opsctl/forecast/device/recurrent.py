@@ -31,12 +31,14 @@ _TRACKED = names(
 @dataclass(frozen=True, slots=True)
 class Recurrent:
     """`charged`: bytes that the engine counts for one slot; `kept`: what a slot of this stage
-    takes; `spare`: one slot of padding is counted; `each`: slots that one request takes, None if
+    takes; `verify`: what the states of one request's draft tokens take on it;
+    `spare`: one slot of padding is counted; `each`: slots that one request takes, None if
     not known; `drafts`: draft tokens with a state of their own, 0 without speculation;
     `fixed`: slots that the flags set; `share`: state's part of the memory, against KV's."""
 
     charged: int
     kept: int
+    verify: int
     spare: bool
     each: int | None
     drafts: int
@@ -69,6 +71,7 @@ def recurrent(
     return Recurrent(
         charged,
         kept,
+        _verify_bytes(shape.state, set_, drafting) * layers,
         set_.key >= (0, 5, 17),
         each,
         drafting.tokens if drafting is not None else 0,
@@ -84,7 +87,8 @@ def of_stage(found: Recurrent, case: Case, set_: Settings, run: tuple[int, int])
         return found
     assert case.shape.state is not None
     own = sum(1 for layer in case.shape.linear if run[0] <= layer < run[1])
-    return replace(found, kept=layer_bytes(case.shape.state, set_) * own)
+    each = found.verify // max(1, len(case.shape.linear))
+    return replace(found, kept=layer_bytes(case.shape.state, set_) * own, verify=each * own)
 
 
 # Architectures whose radix cache the engine turns off by itself: before these releases.
@@ -104,6 +108,24 @@ def no_radix(case: Case, set_: Settings, drafting: Speculation | None) -> bool:
 
 
 def layer_bytes(state: State, set_: Settings) -> int:
+    return sum(_parts(state, set_))
+
+
+def _verify_bytes(state: State, set_: Settings, drafting: Speculation | None) -> int:
+    """States of the draft tokens of one request in one layer. From 0.5.14 on neighbouring tokens
+    of a chain share what their convolutions overlap in; those of KDA do not."""
+    if drafting is None:
+        return 0
+    temporal, conv = _parts(state, set_)
+    dense = (temporal + conv) * drafting.tokens
+    if not state.conv or set_.key < (0, 5, 14) or drafting.branches > 1 or state.kind == "kda":
+        return dense
+    taps = state.conv[0][1]
+    return temporal * drafting.tokens + conv // taps * (taps + drafting.tokens - 1)
+
+
+def _parts(state: State, set_: Settings) -> tuple[int, int]:
+    """Bytes of the state itself and of the convolution."""
     temporal, conv = state_elements(state, set_.heads_over)
     size = getattr(state, "element", 4)
     asked = set_.flags.get("mamba-ssm-dtype") or set_.env.get("SGLANG_MAMBA_SSM_DTYPE")
@@ -112,7 +134,7 @@ def layer_bytes(state: State, set_: Settings) -> int:
             raise NoForecast(f"mamba-ssm-dtype {asked} is not forecast")
         size = _ELEMENT[str(asked)]
     conv_size = _ELEMENT.get(str(set_.env.get("SGLANG_MAMBA_CONV_DTYPE")), 2)
-    return temporal * size + conv * conv_size
+    return temporal * size, conv * conv_size
 
 
 def _fixed(set_: Settings, running: int | None, no_radix: bool) -> int | None:

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from opsctl.forecast.device import dsa, stages
+from opsctl.forecast.device.settings import speculation
 from opsctl.forecast.device.window import pooled
 from opsctl.forecast.host import draft as drafts
 from opsctl.forecast.host import rows, versions
@@ -21,7 +22,7 @@ from opsctl.forecast.host.sizing import (
     given,
     power_of_two,
 )
-from opsctl.forecast.values import Case, Device, Figure, HostPool, NoForecast
+from opsctl.forecast.values import Case, Device, DevicePool, Figure, HostPool, NoForecast
 
 
 def host_pools(case: Case, device: Device) -> tuple[HostPool, ...]:
@@ -200,7 +201,7 @@ def _ways(asked: _Asked, others: Sequence[str]) -> dict[str, Way]:
     for pool in device.pools:
         name = "mamba" if pool.name in rows.STATE else pool.name
         if name in shares:
-            shares[name] += pool.bytes.value
+            shares[name] += _weight(asked, pool)
     total = sum(shares.values())
     if not all(shares.values()):
         raise NoForecast("hicache-size is split by the device's pools, whose sizes are not known")
@@ -208,6 +209,16 @@ def _ways(asked: _Asked, others: Sequence[str]) -> dict[str, Way]:
         name: Way(given(how.ratio), how.size * share / total, True)
         for name, share in shares.items()
     }
+
+
+def _weight(asked: _Asked, pool: DevicePool) -> int:
+    """Bytes that a device pool is split by. States of draft tokens count as if each had its own
+    window of the convolution, which in memory they share."""
+    state = rows.pool(asked.device, "mamba")
+    if pool.name != "mamba-draft" or state is None:
+        return pool.bytes.value
+    drafts_each = speculation(asked.case, asked.how.set).tokens
+    return (pool.rows.value + 1) * state.bytes_per_row * drafts_each
 
 
 def _widest(asked: _Asked, row: int) -> int:
