@@ -42,7 +42,7 @@ KIMI: dict[str, Any] = {
     },
     "vision_config": {"vt_num_hidden_layers": 27, "vt_hidden_size": 1152},
 }
-# A draft of one layer; its own geometry matters to no figure of 0.5.9.
+# A draft of one layer, in the form that EAGLE-3 drafts have; the scenario's figures follow from it.
 DRAFT: dict[str, Any] = {
     "architectures": ["LlamaForCausalLMEagle3"],
     "model_type": "llama",
