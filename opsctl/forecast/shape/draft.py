@@ -168,7 +168,9 @@ def _inside(model: Geometry, target: Geometry, version: str | None) -> Geometry:
     layers = 1 if name in _ONE_LAYER else model.nextn
     if not layers:
         raise NoForecast(f"config.json of {model.architecture} names no num_nextn_predict_layers")
-    draft = replace(model, architecture=name, vision=None, multimodal=target.multimodal)
+    draft = replace(
+        model, architecture=name, vision=None, multimodal=target.multimodal, nextn=layers
+    )
     if name not in _ONE_WINDOW_LAYER:
         return _layers(draft, layers)
     return replace(draft, layers=1, full=(), window=(0,), linear=(), state=None)
