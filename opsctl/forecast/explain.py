@@ -14,7 +14,7 @@ from opsctl.forecast.outlook import Outlook
 from opsctl.forecast.values import Case, Device, Figure, HostPool
 from opsctl.onhost.expect import count, gb, gib
 
-WHOLE_PAGE_MORE = (0, 5, 5)  # from here on a page is added beyond the whole ones
+WHOLE_PAGE_MORE = (0, 5, 5, 3)  # from here on a page is added beyond the whole ones
 
 
 def explain(said: Outlook) -> tuple[str, ...]:
@@ -61,27 +61,36 @@ def _pool(case: Case, device: Device, pool: HostPool) -> Iterator[str]:
     else:
         yield from _by_ratio(case, device, pool, name)
     yield (
-        f"{name}: {count(pool.tokens)} tokens × {count(pool.bytes_per_token)} B = "
+        f"{name}: {count(pool.tokens)} {_unit(pool)} × {count(pool.bytes_per_token)} B = "
         f"{gb(pool.bytes)} (10^9 B) = {gib(pool.bytes)}"
     )
-    if pool.pinned is not None and pool.pinned != pool.bytes:
+    if pool.pinned is not None and gib(pool.pinned) != gib(pool.bytes):
         yield f"{name}: really takes {gib(pool.pinned)}, by how {case.version} allocates it"
+
+
+def _unit(pool: HostPool) -> str:
+    return "slots" if pool.name == "mamba" else "tokens"
 
 
 def _by_ratio(case: Case, device: Device, pool: HostPool, name: str) -> Iterator[str]:
     rows = next((p.rows for p in device.pools if p.name == pool.of), device.tokens)
     if pool.auto:
-        yield f"{name}: {case.version} chooses the ratio by the memory that it finds"
+        band = (
+            ""
+            if None in (pool.least, pool.most)
+            else f", {gb(pool.least or 0)} to {gb(pool.most or 0)}"
+        )
+        yield f"{name}: {case.version} chooses the ratio by the memory that it finds{band}"
         return
     there = count(rows.value) if rows else "?"
     yield (
         f"{name}: int({there} × hicache-ratio {pool.ratio:g}), {_paged(case, pool)} = "
-        f"{count(pool.tokens or 0)} tokens"
+        f"{count(pool.tokens or 0)} {_unit(pool)}"
     )
 
 
 def _paged(case: Case, pool: HostPool) -> str:
-    page = "1 token" if pool.page == 1 else f"{pool.page} tokens"
+    page = f"1 {_unit(pool)[:-1]}" if pool.page == 1 else f"{pool.page} tokens"
     if parsed(case.version) < WHOLE_PAGE_MORE:
         return f"down to whole pages of {page}"
     return f"whole pages of {page} and one more"

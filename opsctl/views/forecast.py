@@ -141,11 +141,9 @@ def _pools(pools: Sequence[HostPool] | None) -> Iterator[Row]:
         elif pool.bytes is None:
             yield (f"pool {pool.name}", NONE, "not known before the first start")
         else:
-            yield (
-                f"pool {pool.name}",
-                f"{count(pool.tokens)} tokens = {gb(pool.bytes)}",
-                _by(pool),
-            )
+            rows = "slots" if pool.name == "mamba" else "tokens"
+            figure = f"{count(pool.tokens)} {rows} = {gb(pool.bytes)}"
+            yield (f"pool {pool.name}", figure, _by(pool))
 
 
 def _by(pool: HostPool) -> str:

@@ -1,7 +1,15 @@
-"""The derivation of a stage's figures, one thought a line, for --explain. No text elsewhere."""
+"""The derivation of a stage's figures, one thought a line, for --explain. No text elsewhere.
+
+An equation is told only if its two sides are equal: where a release stores or counts something
+else, the figure stands alone, with what it is.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
+from opsctl.forecast.device import recurrent
+from opsctl.forecast.device.draft import COUNTED
 from opsctl.forecast.device.plan import Plan, Stage
 from opsctl.forecast.device.pools import Rows
 from opsctl.forecast.device.rest import Rest
@@ -23,9 +31,9 @@ def lines(
     rows: Rows | None,
     running: int | None,
 ) -> tuple[str, ...]:
-    told = [_row(case, set_, found, stage)]
-    if stage.charged != stage.kv + stage.indexer:
-        told.append(f"the engine divides by {stage.charged:,.10g} B a token")
+    told = [*_rows(case, set_, found, stage), *_charged(case, set_, stage)]
+    if stage.state is not None:
+        told += _slot(case, set_, stage)
     if isinstance(left, str):
         told.append(f"rest: not known, {left}")
     else:
@@ -39,21 +47,97 @@ def lines(
     return tuple(told)
 
 
-def _row(case: Case, set_: Settings, found: Plan, stage: Stage) -> str:
-    name, size = found.dtype
-    kind = case.shape.attention
+# -- what a token takes ---------------------------------------------------------------------------
+
+
+def _rows(case: Case, set_: Settings, found: Plan, stage: Stage) -> Iterator[str]:
+    """Each pool's row."""
+    dtype, size = found.dtype
+    whole = stage.kv + stage.indexer
+    named = f"a rank ({dtype})"
+    attention = case.shape.attention
+    if stage.kv:
+        of = _product(attention, stage.layers, size, set_, stage.kv)
+        if stage.indexer:
+            yield f"keys and values: {of} = {count(stage.kv)} B"
+            yield f"index keys: {count(stage.indexer)} B"
+            yield f"a token takes both = {count(whole)} B {named}"
+        else:
+            yield f"a token takes {of} = {count(whole)} B {named}"
+    if stage.window is not None and stage.swa:
+        kind = case.shape.window_attention or attention
+        of = _product(kind, stage.window.swa_layers, size, set_, stage.swa)
+        span = "" if stage.window.span is None else f", which spans {count(stage.window.span)}"
+        yield f"a token of the window{span}, takes {of} = {count(stage.swa)} B a rank"
+    if stage.draft:
+        yield f"in the draft's own pool it takes {count(stage.draft)} B more"
+
+
+def _product(kind: Heads | Latent, layers: int, size: int, set_: Settings, row: int) -> str:
+    """The row as a product, if it is one of whole elements; else by layers."""
     if isinstance(kind, Latent):
-        of = f"({kind.rank} + {kind.rope}) elements × {stage.layers} layers × {size} B"
+        elements, of = kind.rank + kind.rope, f"({kind.rank} + {kind.rope}) elements"
     else:
-        assert isinstance(kind, Heads)
         heads = max(1, kind.count // set_.heads_over)
-        of = (
-            f"{heads} KV heads × ({kind.head_dim} + {kind.v_head_dim}) elements × "
-            f"{stage.layers} layers × {size} B"
+        elements = heads * (kind.head_dim + kind.v_head_dim)
+        of = f"{heads} KV heads × ({kind.head_dim} + {kind.v_head_dim}) elements"
+        if elements * layers * size != row:
+            elements = heads * 2 * kind.head_dim
+            of = f"{heads} KV heads × 2 × {kind.head_dim} elements"
+    if elements * layers * size == row:
+        return f"{of} × {layers} layers × {size} B"
+    if layers and row % layers == 0:
+        return f"{count(row // layers)} B × {layers} layers"
+    return f"rows of {layers} layers"
+
+
+def _charged(case: Case, set_: Settings, stage: Stage) -> Iterator[str]:
+    """What the engine divides by, where it is not the row."""
+    charged, row = stage.charged, stage.kv + stage.indexer
+    if charged == row:
+        return
+    figure, window = f"{charged:,.10g} B", stage.window
+    if window is not None and charged == row + window.ratio * stage.swa:
+        yield (
+            f"the engine divides by {count(row)} + {window.ratio:g} × {count(stage.swa)} = "
+            f"{figure}: swa-full-tokens-ratio {window.ratio:g}"
         )
-    if stage.indexer:
-        of += f", {count(stage.indexer)} B of index keys"
-    return f"a token takes {of} = {count(stage.kv + stage.indexer)} B a rank ({name})"
+    elif window is not None and charged == row + stage.swa:
+        both = row + window.ratio * stage.swa
+        yield (
+            f"the engine divides by {count(row)} + {count(stage.swa)} = {figure}, and splits what "
+            f"that gives by {count(row)} + {window.ratio:g} × {count(stage.swa)} = {both:,.10g} B: "
+            f"swa-full-tokens-ratio {window.ratio:g}"
+        )
+    elif window is None and set_.algorithm and set_.key >= COUNTED and charged > row:
+        more = f"{charged - row:,.10g}"
+        yield f"the engine divides by {count(row)} + {more} for the draft's layers = {figure}"
+    else:
+        yield f"the engine divides by {figure}: what {case.version} counts for a token"
+
+
+def _slot(case: Case, set_: Settings, stage: Stage) -> Iterator[str]:
+    state, shape = stage.state, case.shape.state
+    assert state is not None and shape is not None
+    one = recurrent.layer_bytes(shape, set_)
+    layers = len(case.shape.linear)
+    of = f"{count(one)} B × {layers} layers = " if one * layers == state.kept else ""
+    yield f"a slot of recurrent state ({shape.kind}) takes {of}{count(state.kept)} B a rank"
+    if state.drafts:
+        yield f"and {count(state.verify)} B more a request for {state.drafts} draft tokens"
+    if state.fixed is not None:
+        yield f"{count(state.fixed)} slots are set by flags"
+    else:
+        part = state.share / (1 + state.share)
+        yield (
+            f"state gets {state.share:g} / (1 + {state.share:g}) = {part:.4g} of the rest: "
+            f"mamba-full-memory-ratio {state.share:g}"
+        )
+    if state.each:
+        yield f"a request takes {state.each} slots"
+
+
+# -- how many -------------------------------------------------------------------------------------
 
 
 def _rest(left: Rest, fraction: float | None) -> str:
@@ -66,22 +150,22 @@ def _rest(left: Rest, fraction: float | None) -> str:
     )
 
 
-def _tokens(case: Case, stage: Stage, left: Rest | str, rows: Rows, page: int) -> list[str]:
-    told = []
+def _tokens(case: Case, stage: Stage, left: Rest | str, rows: Rows, page: int) -> Iterator[str]:
     value = rows.value
     if not isinstance(left, str) and stage.state is None and rows.source == left.source:
-        told.append(
-            f"{left.value:.3f} GiB / {stage.charged:,.10g} B = {count(value.profiled)} tokens"
-        )
+        yield f"{left.value:.3f} GiB / {stage.charged:,.10g} B = {count(value.profiled)} tokens"
+    if stage.state is not None and any(value.slots):
+        slots = max(value.slots)
+        size = slots * stage.state.kept / GiB
+        yield f"{count(slots)} slots of recurrent state = {size:.2f} GiB; KV gets what is left"
     limit = case.flags.get("max-total-tokens")
     if limit is not None:
-        told.append(f"max-total-tokens caps at {count(int(limit))}")
+        yield f"max-total-tokens caps at {count(int(limit))}"
     if page > 1:
-        told.append(f"whole pages of {page} tokens")
+        yield f"whole pages of {page} tokens"
     edge = ""
     if rows.least is not None and rows.most is not None:
         edge = f" ({count(rows.least.tokens)} to {count(rows.most.tokens)})"
-    told.append(f"{count(value.tokens)} tokens{edge}, {rows.basis}: {rows.source}")
+    yield f"{count(value.tokens)} tokens{edge}, {rows.basis}: {rows.source}"
     if value.swa:
-        told.append(f"{count(value.swa)} tokens of the window pool")
-    return told
+        yield f"{count(value.swa)} tokens of the window's pool"
