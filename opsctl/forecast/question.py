@@ -7,6 +7,7 @@ answer of `facts` too, so that there is one way from facts to figures.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -20,6 +21,8 @@ from opsctl.release.manifest import outline
 from opsctl.spec.change import changed
 from opsctl.spec.load import check
 from opsctl.spec.models import Service
+
+_AMD = re.compile(r"(?i)\b(AMD|Radeon|Instinct)\b|\bMI\d{3}")
 
 
 @dataclass(frozen=True)
@@ -185,7 +188,12 @@ def offline(
     """What was typed, in the form of the host's answer to `facts`. `model` and `draft`: folders
     as `onhost` reads them."""
     total, available = _bytes(given.ram_total), _bytes(given.ram_available)
-    card = {"name": given.gpu_name, "memory_total": _bytes(given.gpu_total), "memory_used": 0}
+    card = {
+        "name": given.gpu_name,
+        "vendor": "amd" if _AMD.search(given.gpu_name) else "nvidia",
+        "memory_total": _bytes(given.gpu_total),
+        "memory_used": 0,
+    }
     memory = None
     if total is not None or available is not None:
         memory = {

@@ -12,8 +12,10 @@ from dataclasses import dataclass, replace
 from difflib import get_close_matches
 
 from opsctl.errors import Refused
+from opsctl.forecast.device.settings import parsed
 from opsctl.forecast.evaluate import Result, evaluate
 from opsctl.forecast.fit import FITS, NOT, TIGHT, UNKNOWN
+from opsctl.forecast.host.versions import BY_RANKS
 from opsctl.forecast.search import largest
 from opsctl.forecast.slack import Slack, graphs, slack
 from opsctl.forecast.values import Case, NoForecast
@@ -175,6 +177,12 @@ class _Trial:
             )
         if self.dial.flag in (RATIO, SIZE) and self.case.memory is None:
             raise NoForecast("the host's RAM is not known: give --ram-total and --ram-available")
+        if self.dial.flag in (RATIO, SIZE) and parsed(self.case.version) >= BY_RANKS:
+            self.notes = (
+                f"{self.case.version} tests each rank's pool against its share of what the other "
+                "ranks have left: the value passes in every order of ranks; a larger one may start "
+                "today and fail tomorrow",
+            )
         left = slack(self.case, device)
         if self.dial.flag == FRACTION and left is None:
             raise NoForecast(

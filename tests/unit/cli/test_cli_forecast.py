@@ -9,6 +9,7 @@ from typer.testing import CliRunner
 
 from opsctl.cli import main
 from opsctl.errors import Unreachable
+from opsctl.forecast import question as given
 
 SERVICE = {
     "model": {"path": "/srv/models/Kimi-K2.5", "served_name": "kimi-k2.5"},
@@ -164,6 +165,15 @@ def test_an_unnamed_card_is_told_as_an_assumption(offline):
     assert any("the cards are not known" in note for note in said["notes"])
 
 
+@pytest.mark.parametrize(
+    ("name", "vendor"),
+    [(CARD, "nvidia"), ("", "nvidia"), ("AMD Instinct MI355X", "amd"), ("MI300X", "amd")],
+)
+def test_the_vendor_follows_from_the_cards_name(name, vendor):
+    facts = given.offline(given.Given(gpus=1, gpu_name=name), {}, None)
+    assert facts["gpus"][0]["vendor"] == vendor
+
+
 def test_all_of_the_ram_is_told_as_an_assumption(offline):
     said = offline.json(*GPUS, *FREE, "--ram-total", 449)
     assert int(said["host"]["available_after_gib"]) == 79
@@ -283,6 +293,7 @@ def test_the_race_proof_bound_of_the_newest_versions(offline):
     found = said["fit"]
     assert found["value"] < 30 < found["possible"]
     assert any("order of ranks" in limit for limit in found["limits"])
+    assert any("in every order of ranks" in note for note in found["notes"])
 
 
 def test_nothing_fits(offline):
