@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Any
 
 from opsctl.forecast import carried
-from opsctl.forecast.figures import after_weights, agreed, least, most, speed
+from opsctl.forecast.figures import after_weights, agreed, least, most, pinned, speed
 from opsctl.forecast.values import Measured
 from opsctl.onhost.expect import version_key
 from opsctl.onhost.learned import RECORDED, recorded_tokens
@@ -86,6 +86,7 @@ def _filled(first: Measured, second: Measured) -> Measured:
             changed[name] = getattr(second, name)
     if not first.seconds and second.seconds:
         changed["seconds"], changed["cached"] = second.seconds, second.cached
+        changed["kernels"], changed["pinned"] = second.kernels, second.pinned
     if not changed:
         return replace(first, notes=(*first.notes, *second.notes))
     told = [text for text in (first.source, second.source) if text]
@@ -156,5 +157,7 @@ def _figures(manifest: Mapping[str, Any], start: Mapping[str, Any], source: str)
         process=start.get("process"),
         seconds=dict(start.get("seconds") or {}),
         cached=start.get("cached"),
+        kernels=start.get("kernels"),
+        pinned=pinned((start.get("ranks") or {}).values()),
         source=source,
     )

@@ -36,6 +36,11 @@ def after_weights(rank: Mapping[str, Any], draft_first: bool) -> int | None:
     return None if after is None else int(after)
 
 
+def pinned(ranks: Iterable[Mapping[str, Any]]) -> int:
+    """Bytes of the host pools of these ranks together."""
+    return sum(int(pool["bytes"]) for rank in ranks for pool in rank.get("host_pools") or ())
+
+
 def speed(told: Mapping[str, Any] | None, where: str) -> Figure | None:
     """Prefill speed, tokens a second of one replica, as onhost/prefill.py tells it."""
     if not told:

@@ -97,14 +97,15 @@ def nodes(found: Sequence[Mapping[str, int]], seen: Mapping[str, Any]) -> tuple[
 def others(found: Iterable[Mapping[str, Any]]) -> Iterable[tuple[str, int]]:
     """What other services will still take: those that run or start, those that start at boot, and
     those that are staged and were never started. One that somebody stopped and disabled is not
-    counted; one whose pools are not known counts with its processes."""
+    counted; one whose pools are not known counts with its processes. One that is `settled` by the
+    time that this service starts runs its new release by then: it may also give something back."""
     for one in found:
         counts = (
             one["state"] in STARTING or one["enabled"] == "enabled" or not one.get("standing", True)
         )
-        wanted = int(one["expected"] or 0) + int(one["ranks"]) * PROCESS
-        left = wanted - int(one["held"])
-        if counts and left > 0:
+        process = int(one.get("process") or PROCESS)
+        left = int(one["expected"] or 0) + int(one["ranks"]) * process - int(one["held"])
+        if counts and (left > 0 or one.get("settled")):
             yield str(one["service"]), left
 
 
@@ -139,8 +140,11 @@ def loaded(starts: Iterable[Mapping[str, Any]]) -> int | None:
 
 def kernels(manifest: Mapping[str, Any], facts: Mapping[str, Any]) -> bool | None:
     """Whether kernels are compiled already: the caches hold some, and the last start was of this
-    engine version. None if nothing was told."""
+    engine version. None if nothing was told, or if that start left none: it needed none, or
+    somebody cleared the caches."""
     found = facts.get("kernels")
     if not found:
         return None
-    return bool(found["files"]) and found["engine_version"] == manifest["engine"]["version"]
+    if found["engine_version"] != manifest["engine"]["version"]:
+        return False
+    return True if found["files"] else None

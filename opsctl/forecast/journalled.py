@@ -8,7 +8,7 @@ from typing import Any
 
 from opsctl.errors import Refused
 from opsctl.forecast import carried, journaltext, serverargs
-from opsctl.forecast.figures import after_weights, agreed, least, most, speed
+from opsctl.forecast.figures import after_weights, agreed, least, most, pinned, speed
 from opsctl.forecast.values import Measured
 from opsctl.onhost import phases, prefill
 from opsctl.onhost.expect import version_key
@@ -114,6 +114,7 @@ def _figures(
         weights=most(rank["weights_bytes"] for rank in ranks),
         draft_weights=most(rank["draft"].get("weights_bytes") for rank in ranks),
         seconds=phases.seconds(start.facts),
+        pinned=pinned(rank.__dict__ for rank in start.facts.ranks.values()),
         source="the journal of an earlier start" + ("" if whole else ", which is not complete"),
         prefill=speed(start.prefills.told(), "the journal"),
     )

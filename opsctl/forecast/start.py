@@ -144,22 +144,36 @@ def _draft_weights(case: Case) -> Figure | None:
 
 
 def _graphs(case: Case) -> Figure | None:
+    """Kernels are compiled where graphs are captured, if they are not in the caches."""
     if case.flags.get("disable-cuda-graph") or case.hardware.vendor == "cpu":
         return None
-    warm, took = case.beginning.kernels, case.measured.seconds.get("graphs")
-    if took is not None and warm:
+    now, then, took = case.beginning.kernels, case.measured.kernels, _took(case, "graphs")
+    if took is None:
+        return _capturing(now)
+    if now and then:
         return _measured(took)
-    if took is not None and warm is None:
-        figure = _measured(took)
-        most = (figure.most or 0) + round(pace.COMPILING.most)
-        return Figure(figure.value, 0, most, ESTIMATED, "an earlier start, if its kernels are kept")
+    same = _measured(took)
+    longest = (same.most or 0) + (0 if now else round(pace.COMPILING.most))
+    likely = took
+    if now and then is False:  # it compiled then, and need not now
+        likely = min(took, pace.GRAPHS.likely)
+    elif then and now is False:
+        likely = took + pace.COMPILING.likely
+    least = min(likely, pace.GRAPHS.least)
+    return _figure(Band(likely, least, longest), "an earlier start, and whether kernels are kept")
+
+
+def _took(case: Case, phase: str) -> float | None:
+    return case.measured.seconds.get(phase)
+
+
+def _capturing(warm: bool | None) -> Figure:
     if warm:
         return _figure(pace.GRAPHS, "compiled kernels are in the caches")
-    likely = 0.0 if warm is None else pace.COMPILING.likely
     what = "kernels may have to be compiled" if warm is None else "kernels are compiled first"
     band = Band(
-        pace.GRAPHS.likely + likely,
-        pace.GRAPHS.least + pace.COMPILING.least,
+        pace.GRAPHS.likely + (0.0 if warm is None else pace.COMPILING.likely),
+        pace.GRAPHS.least,
         pace.GRAPHS.most + pace.COMPILING.most,
     )
     return _figure(band, what)
@@ -179,6 +193,13 @@ def _pinning(case: Case, result: Result) -> Figure | None:
         return None
     if size is None:
         return _figure(Band(30, 0, 600), "host pools of unknown size")
+    took, before = _took(case, "host_pools"), case.measured.pinned
+    if took is not None and before:
+        alike = _measured(took * size / before)
+        if abs(size - before) <= ALIKE * before:
+            return alike
+        band = Band(took * size / before, (alike.least or 0) / 1.5, (alike.most or 0) * 1.5)
+        return _figure(band, f"{size / 1e9:.0f} GB to pin, at the pace of an earlier start")
     ranks = len(case.ranks)
     rates = [
         min(getattr(pace.PIN_RANK, side) * ranks, getattr(pace.PIN_HOST, side))

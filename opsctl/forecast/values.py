@@ -177,6 +177,8 @@ class Measured:
     seconds: Mapping[str, float] = field(default_factory=dict)  # by phase of the start
     source: str = ""
     cached: float | None = None  # share of the model that was in the page cache as `seconds` began
+    kernels: bool | None = None  # whether compiled kernels were there as `seconds` began
+    pinned: int | None = None  # bytes of the host pools of all ranks in that start
     prefill: Figure | None = None  # tokens a second that prompts are computed with, one replica
     notes: tuple[str, ...] = ()  # what was not carried over, and why
 

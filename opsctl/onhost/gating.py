@@ -44,7 +44,7 @@ class Sight:
         self.manifest = learned.taught(manifest, self.store.starts())
         self._before, self.invocation = before, ""
         self._tail, self._recent = None, []
-        self._begun = startrecord.begun(manifest) if self.patient else {}
+        self._begun = startrecord.begun(manifest, self.store.starts()) if self.patient else {}
 
     # -- looking
 

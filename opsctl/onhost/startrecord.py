@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import Any, Dict, Mapping, Optional
+from typing import Any, Dict, Mapping, Optional, Sequence
 
-from opsctl.onhost import hostfacts, modelfiles, pagecache, phases
+from opsctl.onhost import hostfacts, kernelcache, modelfiles, pagecache, phases
 from opsctl.onhost.model import StartFacts
 
 # A sample that is taken later than this after the first line is not of the beginning: the guard
@@ -18,12 +18,15 @@ from opsctl.onhost.model import StartFacts
 LATE = 20.0  # seconds
 
 
-def begun(manifest: Mapping[str, Any]) -> Dict[str, Any]:
+def begun(manifest: Mapping[str, Any], starts: Sequence[Mapping[str, Any]]) -> Dict[str, Any]:
     """The host just after systemd was asked for a start: the engine imports for seconds before
-    it takes memory or reads the model."""
+    it takes memory or reads the model. `starts`: the recorded ones, the newest first."""
     path = (manifest.get("model") or {}).get("path")
     files = modelfiles.weights(Path(path)) if path else []
+    kernels = kernelcache.of(f"/var/cache/opsctl/{manifest.get('service')}", starts)
+    version = (manifest.get("engine") or {}).get("version")
     return {
+        "kernels": bool(kernels["files"]) and kernels["engine_version"] == version,
         "time": time.time(),
         "available": hostfacts.meminfo()["available"],
         "cached": pagecache.share(files),
@@ -65,6 +68,7 @@ def record(
         "gpus": manifest.get("gpus"),
         "seconds": phases.seconds(facts),
         "cached": None if late else begin["cached"],
+        "kernels": None if late else begin.get("kernels"),
         "memory": {
             "begin": available,
             "ready": ready.get("available"),

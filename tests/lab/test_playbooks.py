@@ -7,6 +7,7 @@ sudo. Both play the reference deployment.
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import re
 import subprocess
@@ -178,6 +179,37 @@ def test_a_second_run_changes_and_restarts_nothing(deployed: Fleet) -> None:
     assert {host: counts["changed"] for host, counts in recap(said).items()} == {"h1": 0, "h2": 0}
     assert told(said) == []
     assert deployed.invocations() == before
+
+
+def test_a_start_at_ratio_2_foretells_ratio_4(deployed: Fleet) -> None:
+    """What the first start left on record, and the exact forecast that comes of it."""
+    host = deployed.hosts["h1"]
+    told = host.sh("cat /var/lib/opsctl/kimi/starts/*.json").stdout
+    record = json.loads(told)
+    assert CANARY not in told
+    assert record["flags"]["hicache-ratio"] == 2.0 and record["engine_version"] == "0.5.9"
+    # the scenario's own memory of a rank; the pools are known to two decimals of a GB
+    assert record["process"] == pytest.approx(3670016 * 1024, abs=5_000_000)
+    assert record["model"]["bytes"] == 547_000_000_000 and record["cached"] < 0.1
+    assert set(record["seconds"]) == {
+        "launch", "dist", "weights", "kv", "graphs", "draft_weights", "draft_kv", "draft_graphs",
+        "host_pools", "warmup", "total",
+    }  # fmt: skip
+    argv = [_tool("opsctl"), "forecast", "kimi", "-i", str(deployed.inventory), "--limit", "h1"]
+    done = subprocess.run(
+        [*argv, "--set", "hicache-ratio=4.0", "-o", "json"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+    (said,) = json.loads(done.stdout)["forecasts"]
+    assert (said["gpu"]["tokens"], said["gpu"]["tokens_basis"]) == (159277, "measured")
+    (pool,) = said["host"]["pools"]
+    assert (pool["tokens"], round(pool["gb"], 2)) == (637109, 44.77)
+    # as the scenario's host has it after such a start: 82,418,073 kB
+    assert said["host"]["available_after_gib"] == pytest.approx(82418073 / 2**20, abs=0.1)
+    assert said["start"]["seconds"] < 60  # 610 s of loading take 3 s in the rehearsal
 
 
 def test_postdeploy_checks_show_what_the_hosts_find(deployed: Fleet) -> None:

@@ -129,6 +129,7 @@ def begin(facts: StartFacts, later: float = 1.0) -> dict[str, Any]:
         "time": facts.began / 1e6 + later,
         "available": 440 * GIB,
         "cached": 0.25,
+        "kernels": True,
         "model_bytes": 547_000_000_000,
     }
 
@@ -140,7 +141,7 @@ def test_a_record_holds_what_a_calibration_needs() -> None:
     assert found["engine_version"] == "0.5.9"
     assert found["model"] == {"path": "/m", "draft_path": "/d", "bytes": 547_000_000_000}
     assert (found["flags"], found["env"], found["gpus"]) == ({"tp-size": 2}, {"A": "1"}, [0, 1])
-    assert found["cached"] == 0.25
+    assert (found["cached"], found["kernels"]) == (0.25, True)
     assert found["seconds"]["weights"] == 618.0
     assert found["process"] == 7 * GIB // 2
     assert found["memory"]["begin"] == 440 * GIB and found["memory"]["ready"] == 300 * GIB

@@ -42,6 +42,7 @@ def start(key: str = "k", tokens: int = 1000, **changed: Any) -> dict[str, Any]:
         "weights_bytes": 73 * GiB,
         "load_seconds": 600.0,
         "draft": {"weights_bytes": GiB, "free_after": 20 * GiB},
+        "host_pools": [{"name": "kv", "bytes": 3 * GiB}, {"name": "draft", "bytes": GiB}],
     }
     worse = {**rank, "free_before_weights": 93 * GiB, "weights_bytes": 74 * GiB}
     return {
@@ -66,7 +67,7 @@ def test_the_same_gpu_key_gives_all_and_the_worst_rank_counts() -> None:
     assert (found.tokens, found.sure) == (1000, True)
     assert (found.free_before, found.free_after) == (93 * GiB, 21 * GiB)
     assert (found.weights, found.draft_weights) == (74 * GiB, GiB)
-    assert (found.process, found.cached) == (4 * GiB, 0.1)
+    assert (found.process, found.cached, found.pinned) == (4 * GiB, 0.1, 8 * GiB)
     assert found.seconds["weights"] == 600.0
 
 

@@ -107,6 +107,16 @@ def test_public_pinnings_lie_in_the_band(ranks: int, size: int, took: float, sou
     assert holds(found["host_pools"], took), (source, found["host_pools"])
 
 
+def test_pools_are_pinned_at_the_pace_of_an_earlier_start() -> None:
+    seen = case(8, seconds=BEFORE)
+    seen = replace(seen, measured=replace(seen.measured, pinned=179 * GB))
+    same = start.seconds(seen, result(179 * GB))["host_pools"]
+    assert (same.value, same.basis) == (25, MEASURED)
+    twice = start.seconds(seen, result(358 * GB))["host_pools"]
+    assert (twice.value, twice.basis) == (50, ESTIMATED)
+    assert (twice.least or 0) < 30 and (twice.most or 0) > 80
+
+
 def test_the_reference_pins_in_about_25_seconds() -> None:
     assert start.seconds(case(), result(358 * GB))["host_pools"].value == 24
     assert "host_pools" not in start.seconds(case(), result(0))
@@ -169,7 +179,9 @@ BEFORE = {"launch": 15.0, "dist": 13.0, "weights": 618.0, "kv": 2.0, "graphs": 2
 
 def test_an_earlier_start_is_told_as_measured_where_it_is_alike() -> None:
     now = Beginning(547 * GB, 6 * GB, 0.05, "nvme", None, True)
-    found = start.seconds(case(8, now, BEFORE, 0.0), result(358 * GB))
+    seen = case(8, now, BEFORE, 0.0)
+    seen = replace(seen, measured=replace(seen.measured, kernels=True))
+    found = start.seconds(seen, result(358 * GB))
     assert {name: f.value for name, f in found.items() if name != "host_pools"} == {
         name: round(took) for name, took in BEFORE.items() if name not in ("host_pools", "total")
     }
@@ -194,14 +206,29 @@ def test_a_disk_that_was_measured_counts_more_than_its_kind() -> None:
     assert start.seconds(case(8, slow), result())["weights"].value == 1094
 
 
-def test_new_kernels_are_compiled_again() -> None:
-    def graphs(warm: bool | None) -> Figure:
-        now = Beginning(547 * GB, None, 0.0, "nvme", None, warm)
-        return start.seconds(case(8, now, BEFORE, 0.0), result())["graphs"]
+# kernels were there then, are there now → seconds after a start that took 600; basis
+KEPT: list[tuple[bool | None, bool | None, int, str]] = [
+    (True, True, 600, MEASURED),
+    (False, True, 20, ESTIMATED),  # it compiled then
+    (None, True, 600, ESTIMATED),
+    (True, False, 840, ESTIMATED),
+    (False, False, 600, ESTIMATED),
+    (None, None, 600, ESTIMATED),
+]
 
-    assert (graphs(True).value, graphs(True).basis) == (24, MEASURED)
-    assert graphs(False).value > 200 and graphs(False).basis == ESTIMATED
-    assert graphs(None).value == 24 and (graphs(None).most or 0) > 1000
+
+@pytest.mark.parametrize(("then", "now", "took", "basis"), KEPT)
+def test_graphs_depend_on_compiled_kernels(
+    then: bool | None, now: bool | None, took: int, basis: str
+) -> None:
+    seen = case(8, Beginning(547 * GB, None, 0.0, "nvme", None, now), BEFORE | {"graphs": 600.0})
+    seen = replace(seen, measured=replace(seen.measured, kernels=then))
+    found = start.seconds(seen, result())["graphs"]
+    assert (found.value, found.basis) == (took, basis)
+    if now and not then:
+        assert holds(found, 20) and holds(found, 600)
+    if not now:
+        assert holds(found, 600) and holds(found, 1800)
 
 
 def test_without_the_size_of_the_model_nothing_is_summed_up() -> None:
