@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from opsctl.errors import SpecError
 from opsctl.forecast.outlook import Outlook
@@ -31,32 +32,32 @@ Ask = Callable[[Sequence[str]], Outlook]
 Fit = Callable[[Sequence[str], str], Solved]
 
 
-def compare(ask: Ask, fit: Fit, more: Sequence[str] = ()) -> tuple[Variant, ...]:
+def compare(
+    flags: Mapping[str, Any], ask: Ask, fit: Fit, more: Sequence[str] = ()
+) -> tuple[Variant, ...]:
     """As described, the four usual ways to use memory that is left (a higher fraction, the host
     tier, FP8 KV, both), each by itself and as large as it fits, and `more` ("K=V K=V").
 
-    `ask` answers for the description with changes; `fit` finds the largest value of a key under
-    changes. What cannot be answered stays in the table, with the reason.
+    `flags`: as described. `ask` answers for the description with changes; `fit` finds the largest
+    value of a key under changes. What cannot be answered stays in the table, with the reason.
     """
-    described = ask(())
-    found = [Variant("as described", (), described)]
+    found = [_asked("as described", (), ask)]
     fp8 = (f"{DTYPE}={FP8}",)
-    alone = _untiered(described)
-    if described.tier:
+    alone = _untiered(flags)
+    if flags.get(TIER):
         found.append(_asked("no host tier", alone, ask))
     found.append(_fitted("higher fraction", alone, FRACTION, ask, fit))
     found.append(_fitted("host tier", (), RATIO, ask, fit))
-    if not str(described.case.flags.get(DTYPE) or "").startswith("fp8"):
+    if not str(flags.get(DTYPE) or "").startswith("fp8"):
         found.append(_asked("FP8 KV", (*fp8, *alone), ask, QUALITY))
         found.append(_fitted("FP8 KV + tier", fp8, RATIO, ask, fit, QUALITY))
     found += [_asked(text, tuple(text.split()), ask, typed=True) for text in more]
     return tuple(found)
 
 
-def _untiered(described: Outlook) -> tuple[str, ...]:
+def _untiered(flags: Mapping[str, Any]) -> tuple[str, ...]:
     """Without the tier, and without flags that mean nothing without it: some versions refuse them
     then."""
-    flags = described.case.flags
     tier = [name for name in flags if name == TIER or name.startswith("hicache-")]
     return tuple(f"{name}=null" for name in tier)
 

@@ -25,9 +25,7 @@ DIGITS = 4
 
 def answer(told: Told) -> dict[str, Any]:
     """All that `opsctl forecast` was asked, JSON-ready. What was not asked has no key."""
-    if told.outlook is None:
-        return _refusal(told)
-    whole = document(told.outlook)
+    whole = _refusal(told) if told.outlook is None else document(told.outlook)
     if told.solved is not None or told.unsolved:
         whole["fit"] = _solved(told.solved) if told.solved else {"unknown": told.unsolved}
     if told.compared:

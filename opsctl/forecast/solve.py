@@ -18,7 +18,7 @@ from opsctl.forecast.fit import FITS, NOT, TIGHT, UNKNOWN
 from opsctl.forecast.host.versions import BY_RANKS
 from opsctl.forecast.search import largest
 from opsctl.forecast.slack import Slack, graphs, slack
-from opsctl.forecast.values import Case, NoForecast
+from opsctl.forecast.values import Case, NoForecast, NoStart
 from opsctl.onhost.expect import count, gib
 
 _WORST = (FITS, TIGHT, NOT)
@@ -94,16 +94,17 @@ def solve(case: Case, key: str, headroom: int, gpu_headroom: int) -> Solved:
     best = largest(lambda n: trial.judge(n)[0] == FITS, 1, trial.most)
     loose = largest(lambda n: trial.judge(n)[0] != NOT, best or 1, trial.most)
     over = (best or 0) + 1
+    result = None if best is None else trial.result(best)
     return Solved(
         dial.flag,
         None if best is None else dial.value(best),
         dial.unit,
-        None if best is None else trial.result(best),
+        result,
         trial.judge(over)[1] if over <= trial.most else trial.edge,
         None if loose in (None, best) else dial.value(loose or 0),
         headroom,
         gpu_headroom,
-        trial.notes,
+        trial.notes(result),
     )
 
 
@@ -113,7 +114,6 @@ class _Trial:
     def __init__(self, case: Case, dial: Knob, gpu_headroom: int) -> None:
         self.case, self.dial, self.gpu_headroom = case, dial, gpu_headroom
         self.most, self.edge = dial.most, (f"more than {dial.value(dial.most)} is not looked at",)
-        self.notes: tuple[str, ...] = ()
         self.graphs = graphs(case)
         if dial.flag == CONTEXT and case.shape.context:
             self.most = case.shape.context // dial.times
@@ -168,8 +168,12 @@ class _Trial:
 
     def demand(self) -> None:
         """Raises NoForecast if what every value would be judged by is not known."""
-        result = evaluate(self.case)
-        device = result.device
+        try:
+            device = evaluate(self.case).device
+        except NoStart:
+            if self.dial.flag == FRACTION:
+                return  # which is why somebody asks
+            raise
         if device.tokens is None and self.dial.flag != SIZE:
             raise NoForecast(
                 "the tokens of the KV cache are not known: give --gpu-free-before and "
@@ -177,20 +181,24 @@ class _Trial:
             )
         if self.dial.flag in (RATIO, SIZE) and self.case.memory is None:
             raise NoForecast("the host's RAM is not known: give --ram-total and --ram-available")
-        if self.dial.flag in (RATIO, SIZE) and parsed(self.case.version) >= BY_RANKS:
-            self.notes = (
-                f"{self.case.version} tests each rank's pool against its share of what the other "
-                "ranks have left: the value passes in every order of ranks; a larger one may start "
-                "today and fail tomorrow",
-            )
-        left = slack(self.case, device)
-        if self.dial.flag == FRACTION and left is None:
+        if self.dial.flag == FRACTION and slack(self.case, device) is None:
             raise NoForecast(
                 "the GPU memory before the weights is not known: give --gpu-free-before and "
                 "--gpu-free-after, or the --journal of an earlier start"
             )
-        if left is not None and self.dial.flag in (FRACTION, CONTEXT):
-            self.notes = tuple(self._margins(left))
+
+    def notes(self, best: Result | None) -> tuple[str, ...]:
+        """What a reader of the value must know."""
+        if self.dial.flag in (RATIO, SIZE):
+            if parsed(self.case.version) < BY_RANKS:
+                return ()
+            return (
+                f"{self.case.version} tests each rank's pool against its share of what the other "
+                "ranks have left: the value passes in every order of ranks; a larger one may start "
+                "today and fail tomorrow",
+            )
+        left = slack(self.case, best.device) if best is not None else None
+        return () if left is None else tuple(self._margins(left))
 
     def _margins(self, left: Slack) -> Iterator[str]:
         yield (

@@ -98,19 +98,24 @@ def tell(question: Question, wish: Wish, host: str = "") -> Told:
 
     manifest = question.asked().manifest
     who = (host, question.name, str(manifest["engine"]["version"]), tuple(manifest["ranks"]))
+    said, refused, unfit = None, "", False
     try:
         said = outlook(question, steps=wish.explain)
+    except NoStart as reason:  # of other settings there may be something to say
+        refused, unfit = str(reason), True
     except NoForecast as reason:
-        return Told(*who, None, refused=str(reason), unfit=isinstance(reason, NoStart))
+        return Told(*who, None, refused=str(reason))
     solved, unsolved = None, ""
     if wish.fit:
         try:
             solved = fit((), wish.fit)
         except NoForecast as reason:
             unsolved = str(reason)
-    compared = () if wish.variants is None else compare(ask, fit, wish.variants)
-    steps = explain(said) if wish.explain else ()
-    return Told(*who, said, "", solved, unsolved, compared, steps)
+    compared: tuple[Variant, ...] = ()
+    if wish.variants is not None:
+        compared = compare(manifest["flags"], ask, fit, wish.variants)
+    steps = explain(said) if wish.explain and said is not None else ()
+    return Told(*who, said, refused, solved, unsolved, compared, steps, unfit)
 
 
 def end(told: Sequence[Told]) -> OpsctlError | None:

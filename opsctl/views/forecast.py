@@ -31,15 +31,12 @@ def drawing(told: Told) -> RenderableType:
     from rich.text import Text
 
     who = f"{told.host} {told.service}".strip()
+    parts: list[RenderableType] = []
     if told.outlook is None:
         what = told.verdict if told.unfit else "not forecast"
-        return Text(f"{who}: {what}: {harmless(told.refused)}", "bold red")
-    said = told.outlook
-    style = STYLE.get(said.verdict, "bold")
-    parts: list[RenderableType] = [Text(f"{who}: {headline(said)}", style)]
-    parts += [Text(f"  {harmless(why)}", style) for why in said.result.fit.reasons]
-    parts += [_figures(said), *_advisories(said)]
-    parts += [Text(f"note: {harmless(note)}", "dim") for note in said.notes]
+        parts.append(Text(f"{who}: {what}: {harmless(told.refused)}", "bold red"))
+    else:
+        parts += _told(who, told.outlook)
     if told.solved is not None:
         parts += ["", *(Text(line) for line in solution(told.solved))]
     if told.unsolved:
@@ -50,6 +47,17 @@ def drawing(told: Told) -> RenderableType:
     if told.steps:
         parts += ["", *(_step(line) for line in told.steps)]
     return Group(*parts)
+
+
+def _told(who: str, said: Outlook) -> Iterator[RenderableType]:
+    from rich.text import Text
+
+    style = STYLE.get(said.verdict, "bold")
+    yield Text(f"{who}: {headline(said)}", style)
+    yield from (Text(f"  {harmless(why)}", style) for why in said.result.fit.reasons)
+    yield _figures(said)
+    yield from _advisories(said)
+    yield from (Text(f"note: {harmless(note)}", "dim") for note in said.notes)
 
 
 def headline(said: Outlook) -> str:
@@ -278,5 +286,5 @@ def remarks(variants: Sequence[Variant]) -> Iterator[str]:
         if one.outlook is not None:
             yield from (f"{n}: {why}" for why in one.outlook.result.fit.reasons)
             for advisory in one.outlook.advisories:
-                if advisory.id not in described:
+                if advisory.id not in described and advisory.severity != "info":
                     yield f"{n}: {advisory.severity} {advisory.id}"

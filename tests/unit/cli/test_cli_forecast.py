@@ -216,6 +216,18 @@ def test_weights_that_leave_no_room_end_with_8(offline):
     assert "no GPU memory for the KV cache" in done.stderr
 
 
+def test_what_cannot_start_is_still_told_what_could(offline):
+    said = offline.json(
+        *GPUS, *RAM, "--gpu-free-before", 94, "--gpu-free-after", 10,
+        "--fit", "mem-fraction-static", "--compare", code=8,
+    )  # fmt: skip
+    assert "no GPU memory" in said["refused"] and said["verdict"] == "does not fit"
+    assert 0.9 < said["fit"]["value"] < 0.95
+    found = {one["name"]: one for one in said["compare"]}
+    assert "no GPU memory" in found["as described"]["refused"]
+    assert found["higher fraction"]["verdict"] == "fits"
+
+
 def test_a_kind_of_model_that_is_not_known_ends_with_1(offline):
     (offline.folder / "config.json").write_text('{"architectures": ["MadeUpForCausalLM"]}')
     done = offline.run(*offline.model, "-o", "json")
