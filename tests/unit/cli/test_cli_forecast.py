@@ -228,6 +228,12 @@ def test_what_cannot_start_is_still_told_what_could(offline):
     assert found["higher fraction"]["verdict"] == "fits"
 
 
+def test_more_ranks_than_gpus_end_with_8(offline):
+    done = offline.run(*offline.model, "--gpus", 4, *FREE)
+    assert done.exit_code == 8
+    assert "8 ranks on this host, and it has 4 GPUs" in done.stderr
+
+
 def test_a_kind_of_model_that_is_not_known_ends_with_1(offline):
     (offline.folder / "config.json").write_text('{"architectures": ["MadeUpForCausalLM"]}')
     done = offline.run(*offline.model, "-o", "json")
@@ -265,6 +271,23 @@ def test_another_version_counts_the_draft(offline):
     assert said["engine"] == "0.5.14"
     assert said["gpu"]["charged_bytes_per_token"] == 71424
     assert [pool["name"] for pool in said["host"]["pools"]] == ["kv", "draft"]
+
+
+def test_the_descriptions_own_number_of_tokens_is_of_its_own_settings(offline):
+    sizes = {"gpu_free_before": "94.05GiB", "gpu_free_after": "21.71GiB", "kv_tokens": 159277}
+    entry = {**SERVICE, "memory": {**SERVICE["memory"], "calibration": sizes}}
+    offline.path.write_text(yaml.safe_dump(entry))
+    assert offline.json(*GPUS)["gpu"]["tokens"] == 159277
+    assert offline.json(*GPUS, "--set", "hicache-ratio=2")["gpu"]["tokens"] == 159277
+    more = offline.json(*GPUS, "--set", "mem-fraction-static=0.9")["gpu"]
+    assert (more["tokens_basis"], more["tokens"] > 180_000) == ("computed", True)
+
+
+@pytest.mark.parametrize("form", ["yaml", "jsonl"])
+def test_other_forms_hold_the_same(offline, form):
+    done = offline.run(*offline.model, *GPUS, *FREE, *RAM, "-o", form)
+    said = yaml.safe_load(done.stdout)
+    assert said["gpu"]["bytes_per_token"] == 70272
 
 
 # -- wishes ---------------------------------------------------------------------------------------
