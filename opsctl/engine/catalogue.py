@@ -131,12 +131,6 @@ class Catalogue:
         canonical = self._names[name]
         if canonical in ELSEWHERE:
             return Problem("is not written among the flags", hint=ELSEWHERE[canonical])
-        if self.flags[canonical].kind == "refused":
-            instead = self.flags[canonical].deprecated
-            return Problem(
-                f"SGLang {self.version} knows this name only to refuse it",
-                hint=f"use {instead}" if instead else "",
-            )
         inline = isinstance(value, Mapping) or "{" in str(value)
         if canonical in SECRET and (canonical != "watermark-config" or inline):
             return Problem("would stand readable in the unit", hint=SECRET[canonical])

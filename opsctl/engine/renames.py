@@ -19,7 +19,8 @@ def having(name: str) -> list[str]:
 def successor(name: str, version: str, _before: tuple[str, ...] = ()) -> str | None:
     """How `version` wants a flag of other versions to be written, as in a description: "tp-size",
     "moe-runner-backend: deepep". None if it has nothing for it, or nobody says what."""
-    here = store.names(version)
+    entries = store.table(version)
+    here = {n: to for n, to in store.names(version).items() if entries[to]["kind"] != "refused"}
     for there in reversed(having(name)):
         entry = store.table(there)[store.names(there)[name]]
         for other in (store.names(there)[name], *entry.get("aliases", ())):

@@ -51,6 +51,9 @@ def typed(flag: Flag, value: Any) -> Any:
     """The value in its type. Raises Refused. A switch gives a bool, a list flag a list."""
     if value is None:
         raise Refused("has no value", hint="leave the flag out to unset it")
+    if flag.kind == "refused":
+        instead = f"use {flag.deprecated}" if flag.deprecated else ""
+        raise Refused("is known to the engine only to be refused", hint=instead)
     if flag.kind in ("switch", "void", "onoff"):
         return _switch(value)
     if flag.nargs == "?" and isinstance(value, bool):

@@ -178,7 +178,7 @@ def test_a_name_means_one_flag_in_a_version() -> None:
 def test_what_the_engine_only_refuses_is_refused_with_what_to_use() -> None:
     _, (problem,) = catalogue("0.5.18").check({"enable-expert-distribution-metrics": True})
     assert str(problem).endswith(
-        "SGLang 0.5.18 knows this name only to refuse it (value: True); "
+        "is known to the engine only to be refused (value: True); "
         "use --expert-balancedness-report-mode"
     )
 
