@@ -32,7 +32,7 @@ _OWN_ON_SM10 = names(
     Step3p7ForConditionalGeneration
     """
 )
-_GDN = names(
+GDN = names(
     """
     Qwen3NextForCausalLM Qwen3_5ForCausalLM Qwen3_5ForConditionalGeneration
     Qwen3_5MoeForCausalLM Qwen3_5MoeForConditionalGeneration
@@ -74,6 +74,8 @@ def _default(case: Case, set_: Settings) -> str | None:
         return _on_sm10(case, set_) if grouped else _latent_on_sm10(case, set_)
     if case.shape.architecture == _GPT_OSS:
         return "fa3" if found[0] == 9 else "triton"
+    if found[0] == 12 and case.shape.architecture in _NEMOTRON_H and set_.key >= (0, 5, 19):
+        return "triton" if set_.algorithm else "flashinfer"
     if found[0] == 9 and case.flags.get("kv-cache-dtype") == "fp8_e5m2":
         return "triton"  # fa3 does not read it
     if found[0] == 9:
@@ -101,11 +103,23 @@ def _on_sm10(case: Case, set_: Settings) -> str | None:
     name, key = case.shape.architecture, set_.key
     if name in _OWN_ON_SM10:
         return None
-    if name in _GDN:
-        return "triton"
-    if name in _LFM2 or (name in _NEMOTRON_H and key < (0, 5, 10)):
+    if name in GDN:
+        return _gdn_on_sm10(set_)
+    if name in _LFM2 or (name in _NEMOTRON_H and key < (0, 5, 19)):
         return "flashinfer"
-    if name in _MIMO and key >= (0, 5, 11):
+    if name in _MIMO and key >= (0, 5, 17):
         return "fa4"
     one_branch = not set_.algorithm or set_.flags.get("speculative-eagle-topk") is not None
     return "trtllm_mha" if set_.branches <= 1 and one_branch else "flashinfer"
+
+
+def _gdn_on_sm10(set_: Settings) -> str | None:
+    """Its pages follow from this too, whatever page-size says: see page.py."""
+    if set_.key < (0, 5, 10):
+        return "triton"
+    by_hand = ("disable-radix-cache", "mamba-radix-cache-strategy", "mamba-scheduler-strategy")
+    if any(set_.flags.get(name) for name in by_hand):
+        return None
+    if not set_.algorithm:
+        return "triton"
+    return "trtllm_mha" if set_.key >= (0, 5, 14) and set_.branches <= 1 else None

@@ -14,6 +14,8 @@ from opsctl.forecast.values import Case, Latent, NoForecast
 
 MiB_A_SIZE = 8  # of a captured prefill size
 LATENT_MIB = 1536  # in one, for MLA
+# DeepEP captures up to 2,048 tokens, in steps of eight, and takes this more.
+_DEEPEP_SIZES, _DEEPEP_MIB = 38, 1024
 _NO_PIECEWISE = names(
     """
     BailingMoeV2_5ForCausalLM DeepseekV4ForCausalLM LLaDAModelLM Qwen3NextForCausalLM
@@ -73,8 +75,11 @@ def prefill_mib(case: Case, set_: Settings, chunk: int) -> int:
         return _early(set_, chunk, latent)
     if not _captured(case, set_, latent):
         return 0
+    deepep = _DEEPEP_MIB if key >= (0, 5, 17) and flags.get("moe-a2a-backend") == "deepep" else 0
     if latent:
-        return LATENT_MIB
+        return LATENT_MIB + deepep
+    if deepep and not flags.get("cuda-graph-bs-prefill"):
+        return _DEEPEP_SIZES * MiB_A_SIZE + deepep
     given = flags.get("cuda-graph-bs-prefill")
     if given:
         return len(given) * MiB_A_SIZE

@@ -1,9 +1,15 @@
-"""Tokens of a page of the KV cache."""
+"""Tokens of a page of the KV cache.
+
+Sources: as backend.py; `_handle_page_size`, `_mla_backend_page_constraints`,
+layers/attention/dsa/utils.py `aiter_can_use_preshuffle_paged_mqa`.
+"""
 
 from __future__ import annotations
 
-from opsctl.forecast.device.backend import attention
-from opsctl.forecast.device.settings import Settings, settings
+from opsctl.forecast.device.backend import GDN, attention
+from opsctl.forecast.device.hardware import capability
+from opsctl.forecast.device.recurrent import no_radix
+from opsctl.forecast.device.settings import Settings, on, settings
 from opsctl.forecast.values import Case, Heads, NoForecast
 
 # Attention backends whose page size is forced, or is not 1 if unset.
@@ -13,6 +19,7 @@ _ALLOWED = {
     "cutedsl_mla": ((32, 64), 64),
     "trtllm_mha": ((16, 32, 64), 64),
 }
+_LARGER_TRTLLM = (0, 5, 17)  # trtllm_mha takes pages of 128 too from here on
 _PLAIN = frozenset(
     {"triton", "flashinfer", "fa3", "torch_native", "flex_attention", "cpu", "aiter"}
 )
@@ -34,26 +41,67 @@ def assumed(case: Case) -> bool:
 
 def page_of(case: Case, set_: Settings, backends: tuple[str, str] | None) -> int:
     given = set_.flags.get("page-size")
-    wanted = int(given) if given else None
+    wanted = int(given) if given else 1
     if case.shape.indexer is not None:
-        return 1 if case.hardware.vendor == "amd" else 64
+        return _sparse(case, set_)
+    if case.shape.linear and _one_for_state(case, set_):
+        return 1
     if backends is None:
         if wanted in (32, 64):
             return wanted  # every backend that an unset choice may resolve to takes these
         if assumed(case):
-            return wanted or 1
+            return wanted
         raise NoForecast(
             "which attention backend this card gets is not known here: set page-size and "
             "attention-backend"
         )
+    if _forced_by_model(case, set_):
+        return 64 if "trtllm_mha" in backends else 1
     for backend in backends:
         if backend in _FORCED:
             return _FORCED[backend]
         if backend in _ALLOWED:
-            allowed, fallback = _ALLOWED[backend]
-            return wanted if wanted in allowed else fallback
+            return _allowed(backend, wanted, set_)
         if backend == "fa4" and isinstance(case.shape.attention, Heads):
             return 128
-        if backend not in _PLAIN and wanted is None:
+        if backend not in _PLAIN and not given:
             raise NoForecast(f"the page size of attention-backend {backend} is not known here")
-    return wanted or 1
+    return wanted
+
+
+def _allowed(backend: str, wanted: int, set_: Settings) -> int:
+    sizes, fallback = _ALLOWED[backend]
+    if backend == "trtllm_mha" and wanted == 128 and set_.key >= _LARGER_TRTLLM:
+        return wanted
+    return wanted if wanted in sizes else fallback
+
+
+def _sparse(case: Case, set_: Settings) -> int:
+    """DSA: 64 whatever the flag says; on AMD 1 unless aiter has its faster kernels."""
+    if case.hardware.vendor != "amd":
+        return 64
+    env = set_.env
+    if set_.key < (0, 5, 12) or not on(env.get("SGLANG_USE_AITER")):
+        return 1
+    if on(env.get("SGLANG_DSA_HIP_DISABLE_PRESHUFFLE")):
+        return 1
+    if on(env.get("AITER_ENABLE_AOT_GLUON_PA_MQA_LOGITS")):
+        return 64
+    raise NoForecast("whether DSA's pages have 1 or 64 tokens depends on the host's Triton here")
+
+
+def _one_for_state(case: Case, set_: Settings) -> bool:
+    """0.5.11 to 0.5.13 keep prefixes of recurrent models token by token."""
+    if not (0, 5, 11) <= set_.key < (0, 5, 14) or no_radix(case, set_, None):
+        return False
+    flags = set_.flags
+    strategy = flags.get("mamba-radix-cache-strategy") or flags.get("mamba-scheduler-strategy")
+    return strategy not in ("extra_buffer", "extra_buffer_lazy")
+
+
+def _forced_by_model(case: Case, set_: Settings) -> bool:
+    """GDN hybrids on SM 10 from 0.5.10 on, where the engine chooses the backend."""
+    if case.shape.architecture not in GDN or set_.key < (0, 5, 10):
+        return False
+    found = capability(case.hardware)
+    return found is not None and found[0] == 10 and not set_.flags.get("attention-backend")

@@ -35,7 +35,7 @@ def from_memory(rest: float, plan: Plan, set_: Settings, page: int) -> Sizes:
     profiled = min(tokens for tokens, _ in found)
     capacity = profiled
     if set_.key < (0, 5, 7) and set_.algorithm and set_.algorithm != "NGRAM":
-        capacity += _extra(plan, set_)
+        capacity += _extra(plan, set_, found[0][1])
     return _finish(profiled, capacity, tuple(slots for _, slots in found), plan, set_, page)
 
 
@@ -68,11 +68,13 @@ def _profile(stage: Stage, rest: float, set_: Settings) -> tuple[int, int]:
     return max(0, int(int(rest * GiB) // stage.charged)), slots
 
 
-def _extra(plan: Plan, set_: Settings) -> int:
+def _extra(plan: Plan, set_: Settings, slots: int) -> int:
     """Tokens that releases up to 0.5.6 add for drafts, beyond the memory that was reckoned."""
-    drafting = plan.drafting
-    assert drafting is not None and set_.running is not None
-    return set_.running * (drafting.steps * drafting.branches + drafting.tokens) + 100
+    drafting, state, requests = plan.drafting, plan.stages[0].state, set_.running
+    assert drafting is not None and requests is not None
+    if state is not None and state.each:
+        requests = min(requests, slots // state.each)
+    return requests * (drafting.steps * drafting.branches + drafting.tokens) + 100
 
 
 def _finish(

@@ -1,0 +1,160 @@
+"""What the engine makes of unset arguments on a card that is only said to be there, and what we
+say it makes: fraction, page, attention backends, KV dtype.
+
+The real ServerArgs of 0.5.9 and 0.5.23 judge. Where we refuse by name, that is counted: only what
+is listed may be refused.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from opsctl.forecast.device.backend import attention
+from opsctl.forecast.device.dtype import kv_dtype
+from opsctl.forecast.device.fraction import effective_fraction
+from opsctl.forecast.device.page import page
+from opsctl.forecast.device.settings import settings
+from opsctl.forecast.shape import geometry
+from opsctl.forecast.values import Case, Hardware, Measured, NoForecast
+
+pytestmark = [pytest.mark.cpu_engine, pytest.mark.timeout(900)]
+
+JUDGE = Path(__file__).with_name("arguments_judge.py")
+CONFIGS = Path(__file__).resolve().parents[1] / "unit/forecast/datapoints/configs"
+MiB = 1 << 20
+CARDS: dict[str, tuple[int, tuple[int, int], str]] = {
+    "4090": (24564, (8, 9), "nvidia"),
+    "l40s": (46068, (8, 9), "nvidia"),
+    "h100": (81559, (9, 0), "nvidia"),
+    "rtxpro": (97887, (12, 0), "nvidia"),
+    "h200": (143771, (9, 0), "nvidia"),
+    "b200": (183359, (10, 0), "nvidia"),
+    "mi355x": (294896, (9, 5), "amd"),
+}
+MODELS = (
+    "llama-3.1-8b",
+    "qwen3-30b-a3b",
+    "deepseek-v3",
+    "kimi-k2.5",
+    "glm-5",
+    "glm-4.7-flash",
+    "mimo-v2-flash",
+    "nemotron-nano-9b-v2",
+    "qwen3.5-27b",
+    "lfm2-700m",
+)
+EAGLE = {
+    "speculative_algorithm": "EAGLE",
+    "speculative_num_steps": 3,
+    "speculative_eagle_topk": 1,
+    "speculative_num_draft_tokens": 4,
+}
+ARGS: tuple[dict[str, Any], ...] = (
+    {"tp_size": 8},
+    {"tp_size": 1},
+    {"tp_size": 4, "pp_size": 2},
+    {"tp_size": 8, "page_size": 64},
+    {"tp_size": 8, "mem_fraction_static": 0.8},
+    {"tp_size": 8, "chunked_prefill_size": 2048, "max_running_requests": 64},
+    {"tp_size": 8, "enable_hierarchical_cache": True},
+    {"tp_size": 8, "dp_size": 8, "enable_dp_attention": True},
+    {"tp_size": 8, **EAGLE},
+)
+# Of the cases above, those of which we say nothing at all.
+REFUSED = 0
+
+
+@cache
+def config(model: str) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((CONFIGS / f"{model}.json").read_text())
+    return found
+
+
+def asked() -> list[dict[str, Any]]:
+    return [
+        {
+            "model": model,
+            "card": card,
+            "config": config(model),
+            "args": args,
+            "mib": mib,
+            "capability": capability,
+            "vendor": vendor,
+        }
+        for model in MODELS
+        for card, (mib, capability, vendor) in CARDS.items()
+        for args in (ARGS if card in ("h100", "b200") else ARGS[:2])
+    ]
+
+
+@cache
+def answers(python: Path) -> list[dict[str, Any]]:
+    lines = "".join(json.dumps(one) + "\n" for one in asked())
+    done = subprocess.run(
+        [python, JUDGE], input=lines, capture_output=True, text=True, timeout=600, check=False
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+def case(one: dict[str, Any], version: str) -> Case:
+    flags = {name.replace("_", "-"): value for name, value in one["args"].items()}
+    hardware = Hardware(
+        8, (one["card"],), one["mib"] * MiB, tuple(one["capability"]), one["vendor"]
+    )
+    shape = geometry(json.dumps(one["config"]), None, version)
+    ranks = tuple(f"TP{n}" for n in range(one["args"]["tp_size"]))
+    return Case(version, flags, {}, ranks, shape, None, hardware, None, Measured(), None, None, 0)
+
+
+def ours(made: Case) -> dict[str, Any]:
+    set_ = settings(made)
+    backends = attention(made, set_)
+    assert backends is not None
+    return {
+        "fraction": round(effective_fraction(made, set_, backends), 9),
+        "page": page(made),
+        "backends": list(backends),
+        "dtype": kv_dtype(made, set_)[0],
+    }
+
+
+def theirs(answer: dict[str, Any]) -> dict[str, Any]:
+    base = answer["attention_backend"]
+    chosen = [answer[f"{phase}_attention_backend"] or base for phase in ("prefill", "decode")]
+    return {
+        "fraction": round(answer["mem_fraction_static"], 9),
+        "page": answer["page_size"],
+        "backends": ["dsa" if name == "nsa" else name for name in chosen],
+        "dtype": "bfloat16" if answer["kv_cache_dtype"] == "bf16" else answer["kv_cache_dtype"],
+    }
+
+
+@pytest.mark.parametrize("version", ["0.5.9", "0.5.23"])
+def test_what_the_engine_chooses(version: str, cpu_engine: Callable[[str], Path]) -> None:
+    wrong, refused, compared = [], 0, 0
+    for one, answer in zip(asked(), answers(cpu_engine(version) / "bin" / "python"), strict=True):
+        if "error" in answer:
+            continue  # the engine refuses these arguments with this model
+        try:
+            made = case(one, version)
+        except NoForecast:
+            continue  # this release does not run the model, or we do not tell its geometry
+        try:
+            found = ours(made)
+        except NoForecast:
+            refused += 1
+            continue
+        compared += 1
+        if found != theirs(answer):
+            wrong.append((one["model"], one["card"], one["args"], found, theirs(answer)))
+    assert not wrong, wrong[:5]
+    assert compared > 200
+    assert refused == REFUSED
