@@ -26,6 +26,7 @@ class Family:
     pipeline: bool = True  # the engine can split it over stages
     attention: str | None = "triton"  # attention-backend; None: left to the engine
     tiered: tuple[str, ...] = BOTH  # versions whose host tier takes it
+    kind: str = ""  # "window", "recurrent" or "sparse": flags of their own are drawn too
     drafts: tuple[str, ...] = ()  # "mtp": layers of the checkpoint itself; "eagle3": a folder
 
 
@@ -187,7 +188,9 @@ def deepseek_sparse(draw: Any) -> Config:
 @st.composite
 def glm5(draw: Any) -> Config:
     found = common(draw, "GlmMoeDsaForCausalLM", "glm_moe_dsa", **sparse(draw))
-    return {**found, "head_dim": 192, "qk_head_dim": 192}
+    # GLM-5.2 shares the choice of keys between layers.
+    shared = draw(st.sampled_from([{}, {"index_topk_freq": 4, "index_skip_topk_offset": 3}]))
+    return {**found, "head_dim": 192, "qk_head_dim": 192, **shared}
 
 
 def kinds(draw: Any, layers: int, names: tuple[str, str]) -> list[str]:
@@ -478,19 +481,47 @@ FAMILIES: tuple[Family, ...] = (
     ),
     Family("mla nested", kimi_nested(), drafts=("eagle3",)),
     Family(
-        "dsa", deepseek_sparse(), pages=(64,), dtypes=_DSA_DTYPES, attention=None, drafts=("mtp",)
+        "dsa",
+        deepseek_sparse(),
+        kind="sparse",
+        pages=(64,),
+        dtypes=_DSA_DTYPES,
+        attention=None,
+        drafts=("mtp",),
     ),
-    Family("dsa glm5", glm5(), pages=(64,), dtypes=_DSA_DTYPES, attention=None, drafts=("mtp",)),
-    Family("gpt-oss", gpt_oss(), tiered=NEW, pipeline=False, drafts=("eagle3",)),
-    Family("llama4", llama4(), tiered=NEW, pipeline=False, drafts=("eagle3",)),
-    Family("mimo v2", mimo(), tiered=NEW, pipeline=False),
-    Family("step 3.5", step(), tiered=NEW, pipeline=False),
-    Family("gemma3", gemma3()),
-    Family("gemma4", gemma4(), versions=NEW, pipeline=False),
     Family(
-        "qwen3-next", qwen3_next(), tiered=NEW, pages=(1,), dtypes=_PLAIN_DTYPES, drafts=("mtp",)
+        "dsa glm5",
+        glm5(),
+        kind="sparse",
+        pages=(64,),
+        dtypes=_DSA_DTYPES,
+        attention=None,
+        drafts=("mtp",),
     ),
-    Family("qwen3.5", qwen35(), tiered=NEW, pages=(1,), dtypes=_PLAIN_DTYPES, drafts=("mtp",)),
+    Family("gpt-oss", gpt_oss(), kind="window", tiered=NEW, pipeline=False, drafts=("eagle3",)),
+    Family("llama4", llama4(), kind="window", tiered=NEW, pipeline=False, drafts=("eagle3",)),
+    Family("mimo v2", mimo(), kind="window", tiered=NEW, pipeline=False),
+    Family("step 3.5", step(), kind="window", tiered=NEW, pipeline=False),
+    Family("gemma3", gemma3()),
+    Family("gemma4", gemma4(), kind="window", versions=NEW, pipeline=False),
+    Family(
+        "qwen3-next",
+        qwen3_next(),
+        kind="recurrent",
+        tiered=NEW,
+        pages=(1,),
+        dtypes=_PLAIN_DTYPES,
+        drafts=("mtp",),
+    ),
+    Family(
+        "qwen3.5",
+        qwen35(),
+        kind="recurrent",
+        tiered=NEW,
+        pages=(1,),
+        dtypes=_PLAIN_DTYPES,
+        drafts=("mtp",),
+    ),
     Family(
         "nemotron-h",
         nemotron(),
@@ -499,8 +530,10 @@ FAMILIES: tuple[Family, ...] = (
         pages=(1,),
         dtypes=_PLAIN_DTYPES,
     ),
-    Family("falcon-h1", falcon(), tiered=NEW, pages=(1,), dtypes=_PLAIN_DTYPES),
-    Family("kimi linear", kimi_linear(), tiered=NEW, pages=(1,), dtypes=_PLAIN_DTYPES),
+    Family("falcon-h1", falcon(), kind="recurrent", tiered=NEW, pages=(1,), dtypes=_PLAIN_DTYPES),
+    Family(
+        "kimi linear", kimi_linear(), kind="recurrent", tiered=NEW, pages=(1,), dtypes=_PLAIN_DTYPES
+    ),
     Family("deepseek v4", deepseek_v4(), versions=NEW, pages=(256,), dtypes=("auto",)),
 )
 

@@ -9,7 +9,6 @@ from sglang.srt import platforms, runtime_context
 platforms._current_platform = platforms.CudaSRTPlatform()
 
 # ruff: noqa: E402, I001
-from sglang.srt.arg_groups.overrides import resolving_view
 from sglang.srt.configs.model_config import AttentionArch, ModelConfig
 from sglang.srt.distributed.utils import get_pp_indices
 from sglang.srt.mem_cache import kv_cache_configurator as configurator
@@ -81,21 +80,8 @@ def judge(case):
     CASE.clear()
     CASE.update({"capability": [12, 0], **case})
     with environment(case.get("env")), machine():
-        if case.get("only") == "arguments":
-            return resolved(arguments(case))
         count = int(case["flags"].get("pp_size", 1))
         return stages(case, count, lambda stage: answer(case, stage))
-
-
-def resolved(args):
-    args.resolve_once()
-    view = resolving_view(args)
-    return {
-        "fraction": view.mem_fraction_static,
-        "page": view.page_size,
-        "backend": view.attention_backend,
-        "max_running": view.max_running_requests,
-    }
 
 
 def arguments(case):

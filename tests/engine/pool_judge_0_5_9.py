@@ -69,18 +69,7 @@ def judge(case):
     CASE.update({"capability": [12, 0], **case})
     with environment(case.get("env")):
         args = arguments(case)
-        if case.get("only") == "arguments":
-            return resolved(args)
         return stages(case, args.pp_size, lambda stage: answer(case, stage))
-
-
-def resolved(args):
-    return {
-        "fraction": args.mem_fraction_static,
-        "page": args.page_size,
-        "backend": args.attention_backend,
-        "max_running": args.max_running_requests,
-    }
 
 
 def arguments(case):

@@ -98,21 +98,18 @@ class Minimum:
 
 
 class environment:
-    """Variables of the case, taken back afterwards."""
+    """Variables of the case; afterwards all is as before, for the engine sets some by itself."""
 
     def __init__(self, wanted):
         self.wanted = wanted or {}
 
     def __enter__(self):
-        self.before = {name: os.environ.get(name) for name in self.wanted}
+        self.before = dict(os.environ)
         os.environ.update(self.wanted)
 
     def __exit__(self, *_):
-        for name, value in self.before.items():
-            if value is None:
-                os.environ.pop(name, None)
-            else:
-                os.environ[name] = value
+        os.environ.clear()
+        os.environ.update(self.before)
 
 
 def tensors(root, seen=None, path=""):

@@ -9,10 +9,7 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-from collections.abc import Callable, Iterator
-from functools import cache
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -20,62 +17,16 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from opsctl.forecast.values import NoForecast
+from tests.engine.conftest import PoolJudge
 from tests.engine.families import FAMILIES, Family, eagle3
 from tests.engine.pools_ours import Sides, compare_device, compare_host, exact, ours
 
 pytestmark = [pytest.mark.cpu_engine, pytest.mark.timeout(1800)]
 
-JUDGE = Path(__file__).with_name("pool_judge.py")
 EXAMPLES = int(os.environ.get("OPSCTL_POOL_EXAMPLES", "25"))
 CARD_MIB = 97887
+CARDS = {12: "NVIDIA RTX PRO 6000 Blackwell Server Edition", 9: "NVIDIA H200", 10: "NVIDIA B200"}
 PAIRS = [(v, family) for family in FAMILIES for v in family.versions]
-
-
-class Judge:
-    """One long-lived process with an engine in it."""
-
-    def __init__(self, environment: Path) -> None:
-        self.process = subprocess.Popen(
-            [environment / "bin" / "python", JUDGE],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            text=True,
-            env={"PATH": os.defpath, "HOME": "/nonexistent"},
-        )
-        self.version = self._read()["version"]
-
-    def _read(self) -> dict[str, Any]:
-        assert self.process.stdout is not None
-        line = self.process.stdout.readline()
-        assert line, "the judge has ended"
-        answer: dict[str, Any] = json.loads(line)
-        return answer
-
-    def ask(self, case: dict[str, Any]) -> dict[str, Any]:
-        assert self.process.stdin is not None
-        self.process.stdin.write(json.dumps(case) + "\n")
-        self.process.stdin.flush()
-        return self._read()
-
-    def close(self) -> None:
-        assert self.process.stdin is not None
-        self.process.stdin.close()
-        self.process.wait(timeout=30)
-
-
-@pytest.fixture(scope="module")
-def judges(cpu_engine: Callable[[str], Path]) -> Iterator[Callable[[str], Judge]]:
-    started: list[Judge] = []
-
-    @cache
-    def of(version: str) -> Judge:
-        started.append(Judge(cpu_engine(version)))
-        return started[-1]
-
-    yield of
-    for judge in started:
-        judge.close()
 
 
 @st.composite
@@ -99,14 +50,24 @@ def cases(draw: Any, version: str, family: Family) -> dict[str, Any]:
         flags["max_total_tokens"] = draw(st.integers(1024, 2_000_000))
     if draw(st.booleans()):
         flags["max_running_requests"] = draw(st.integers(8, 512))
+    host = 1 << 45
     if version in family.tiered and draw(st.booleans()):
         flags |= draw(tiers())
+        if version != "0.5.9" and not flags.keys() & {"hicache_ratio", "hicache_size"}:
+            host = draw(st.integers(60, 2000)) << 30
+    flags |= draw(of_kind(family.kind, version))
+    if flags.get("disable_radix_cache"):  # the engine refuses both
+        tier = ("enable_hierarchical_cache", "hicache_ratio", "hicache_size")
+        flags = {name: value for name, value in flags.items() if name not in tier}
+    if draw(st.integers(0, 3)) == 0:
+        flags["context_length"] = draw(st.sampled_from([512, 1000, 2048]))
     draft = None
     if family.drafts and "pp_size" not in flags and draw(st.integers(0, 2)) == 0:
         kind = draw(st.sampled_from(family.drafts))
         inside = draw(st.sampled_from(["inside", config]))
         draft = inside if kind == "mtp" else draw(eagle3())
         flags |= speculation(kind)
+    capability = draw(st.sampled_from([(12, 0), (9, 0)])) if family.attention else (12, 0)
     before, before_gib = exact(draw(st.floats(60, 94)))
     reserve = (1 - flags["mem_fraction_static"]) * before_gib
     after, after_gib = exact(min(before_gib, reserve + draw(st.floats(0.5, 50))))
@@ -120,7 +81,9 @@ def cases(draw: Any, version: str, family: Family) -> dict[str, Any]:
         "before_bytes": before,
         "after_bytes": after,
         "memory_mib": CARD_MIB,
-        "host_available": 1 << 45,
+        "host_available": host,
+        "capability": capability,
+        "card": CARDS[capability[0]],
         "stage": draw(st.integers(0, stages - 1)),
     }
 
@@ -138,14 +101,41 @@ def speculation(kind: str) -> dict[str, Any]:
 def tiers(draw: Any) -> dict[str, Any]:
     by_size = {"hicache_size": draw(st.integers(60, 300))}
     by_ratio = {"hicache_ratio": draw(st.floats(1.1, 5).map(lambda r: round(r, 2)))}
-    return {"enable_hierarchical_cache": True, **draw(st.sampled_from([by_size, by_ratio]))}
+    return {"enable_hierarchical_cache": True, **draw(st.sampled_from([by_size, by_ratio, {}]))}
+
+
+@st.composite
+def of_kind(draw: Any, kind: str, version: str) -> dict[str, Any]:
+    """Flags that only some families know."""
+    found: dict[str, Any] = {}
+    if kind == "window" and draw(st.booleans()):
+        found["swa_full_tokens_ratio"] = draw(st.floats(0.1, 1).map(lambda r: round(r, 2)))
+    if kind == "sparse" and draw(st.booleans()):
+        name = "nsa" if version == "0.5.9" else "dsa"
+        backend = draw(st.sampled_from(["trtllm", "flashmla_kv", "flashmla_sparse", "tilelang"]))
+        found |= {f"{name}_prefill_backend": backend, f"{name}_decode_backend": backend}
+    if kind == "recurrent":
+        choices: list[dict[str, Any]] = [
+            {"mamba_full_memory_ratio": draw(st.floats(0.1, 2).map(lambda r: round(r, 2)))},
+            {"max_mamba_cache_size": draw(st.integers(64, 400))},
+            {"disable_radix_cache": True, "max_running_requests": draw(st.integers(16, 200))},
+            {"mamba_ssm_dtype": "bfloat16"},
+            {},
+        ]
+        found |= draw(st.sampled_from(choices))
+    return found
 
 
 # What the engine itself does not start with: no figure is owed.
-_REFUSED = ("Not enough memory", "Loaded weights leave no", "cannot hold even one request")
+_REFUSED = (
+    "Not enough memory",
+    "Loaded weights leave no",
+    "cannot hold even one request",
+    "too small to serve",
+)
 
 
-def judged(version: str, family: Family, judge: Judge, asked: dict[str, Any]) -> str | None:
+def judged(version: str, family: Family, judge: PoolJudge, asked: dict[str, Any]) -> str | None:
     """What differs; None if nothing does. NoForecast is passed on."""
     said = judge.ask(asked)
     if "error" in said:
@@ -155,7 +145,8 @@ def judged(version: str, family: Family, judge: Judge, asked: dict[str, Any]) ->
     if "error" in said:
         sides.lines.append(f"the engine refuses, we do not: {said['error']} at {said['where']}")
     else:
-        compare_device(found, said, sides)
+        staged = version == "0.5.9" and "pp_size" in asked["flags"]
+        compare_device(found, said, sides, staged=staged)
         if "host" in said:
             compare_host(pools, said, sides)
     if not sides.lines:
@@ -171,9 +162,9 @@ REFUSED: set[tuple[str, str]] = {("deepseek v4", "0.5.23")}
     ("version", "family"), PAIRS, ids=[f"{family.name}-{version}" for version, family in PAIRS]
 )
 def test_pools_are_the_engines(
-    judges: Callable[[str], Judge], version: str, family: Family
+    pool_judges: Callable[[str], PoolJudge], version: str, family: Family
 ) -> None:
-    judge, refusals, answered = judges(version), [], []
+    judge, refusals, answered = pool_judges(version), [], []
 
     @settings(
         max_examples=EXAMPLES,

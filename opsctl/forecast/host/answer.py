@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from opsctl.forecast.device import dsa, stages
 from opsctl.forecast.device.settings import speculation
@@ -193,7 +193,7 @@ def _ways(asked: _Asked, others: Sequence[str]) -> dict[str, Way]:
     if not how.size:
         found = given(how.ratio)
         if how.auto:
-            found = found_free(asked.case, how, [pool.bytes for pool in device.pools])
+            found = found_free(asked.case, how, [_mirrored(asked, pool) for pool in device.pools])
         return dict.fromkeys(names, Way(found, 0.0, False))
     if not others or how.key < versions.SPLIT:
         return dict.fromkeys(names, Way(given(how.ratio), how.size, False))
@@ -209,6 +209,10 @@ def _ways(asked: _Asked, others: Sequence[str]) -> dict[str, Way]:
         name: Way(given(how.ratio), how.size * share / total, True)
         for name, share in shares.items()
     }
+
+
+def _mirrored(asked: _Asked, pool: DevicePool) -> Figure:
+    return replace(pool.bytes, value=_weight(asked, pool))
 
 
 def _weight(asked: _Asked, pool: DevicePool) -> int:
