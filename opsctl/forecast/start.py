@@ -15,7 +15,7 @@ from opsctl.forecast import pace
 from opsctl.forecast.evaluate import Result
 from opsctl.forecast.pace import Band
 from opsctl.forecast.values import ESTIMATED, MEASURED, Beginning, Case, Figure
-from opsctl.release.facts import USUAL_CAP
+from opsctl.onhost.startup import TIMING
 
 # A start whose share of cached files differed by more was another kind of start.
 ALIKE = 0.1
@@ -222,7 +222,7 @@ def cap(phases: Mapping[str, Figure]) -> int:
     before; this is for one that moves for ever."""
     whole = total(phases)
     if whole is None or whole.most is None:
-        return int(USUAL_CAP)
+        return int(TIMING["cap"])
     longest = max(LEAST_CAP, 1.5 * whole.most, 3 * whole.value)
     return STEP * math.ceil(longest / STEP)
 

@@ -20,8 +20,6 @@ from opsctl.onhost.store import ZERO, Refused, Store
 from opsctl.onhost.swap import CONFIRM, RESTORE, TARGET, Pending
 from opsctl.onhost.systemd import CallFailed, Systemd
 
-TIMING = {"drain": 60.0, "stall": 900.0, "cap": 5400.0}
-
 
 class ShuttingDown(Exception):
     """The host is being shut down: the boot unit will go on with this run."""
@@ -188,7 +186,7 @@ class Guard:
         gates: Mapping[str, Any] = manifest.get("gates") or {}
         eyes, clock = self.world.eyes, self.world.clock
         eyes.begin(manifest, pending.before)
-        timing = {**TIMING, **startup.timing_of(manifest)}
+        timing = startup.timing_of(manifest)
         failed = startup.await_ready(eyes, clock, timing, float(gates.get("poll", 2.0)), self._emit)
         if failed is not None:
             return failed

@@ -9,6 +9,7 @@ from opsctl.onhost.model import FAIL, Check, Event
 from opsctl.onhost.progress import Progress, Sample
 from opsctl.onhost.systemd import UnitState
 
+TIMING = {"drain": 60.0, "stall": 900.0, "cap": 5400.0}  # seconds, where nobody says
 QUIET = 10.0  # seconds between two progress events when nothing changes
 
 
@@ -49,7 +50,7 @@ class Clock(Protocol):
 def timing_of(manifest: Mapping[str, Any]) -> Dict[str, float]:
     """drain, stall and cap of a release. An owner who set no cap gets the forecast's: how long the
     slowest start of this model on this host may take."""
-    timing: Dict[str, Any] = dict(manifest.get("timing") or {})
+    timing: Dict[str, Any] = {**TIMING, **(manifest.get("timing") or {})}
     start: Mapping[str, Any] = (manifest.get("expect") or {}).get("start") or {}
     if timing.pop("cap_of", "description") == "forecast" and start.get("cap"):
         timing["cap"] = float(start["cap"])

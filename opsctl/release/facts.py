@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from opsctl.onhost.startup import TIMING
 from opsctl.spec.models import Service
-
-USUAL_CAP = 5400.0  # seconds
 
 
 def draft_of(typed: Mapping[str, Any]) -> str | None:
@@ -33,4 +32,4 @@ def cap_of(service: Service) -> float:
     """Seconds that a start may take as far as the unit is concerned: its start limit must span
     several. A cap that comes of a forecast is no part of the unit: it moves with what is measured,
     and must restart nothing."""
-    return USUAL_CAP if service.timing.cap is None else float(service.timing.cap)
+    return TIMING["cap"] if service.timing.cap is None else float(service.timing.cap)
