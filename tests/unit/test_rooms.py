@@ -18,10 +18,21 @@ BELOW = {
     "spec": ("engine",),
     "release": ("engine", "spec", "onhost"),
     "forecast": ("release", "engine", "spec", "onhost"),
+    "importing": ("release", "engine", "spec"),
     "inventory": ("spec",),
     "remote": ("spec", "onhost"),
     "rollout": ("remote", "inventory", "forecast", "release", "engine", "spec", "onhost"),
-    "views": ("rollout", "remote", "inventory", "forecast", "release", "engine", "spec", "onhost"),
+    "views": (
+        "rollout",
+        "remote",
+        "inventory",
+        "importing",
+        "forecast",
+        "release",
+        "engine",
+        "spec",
+        "onhost",
+    ),
     "rehearsal": ("engine",),
     "lab": ("rehearsal", "engine"),
 }
@@ -31,7 +42,7 @@ BESIDE = ("errors", "paths")
 # These travel to hosts: nothing but the standard library, and nothing of ours that does not travel.
 TRAVELS = ("onhost", "ansible/target")
 # Pure in the middle: decisions here never touch a host, a process or a socket.
-PURE = ("engine", "forecast", "release", "spec")
+PURE = ("engine", "forecast", "importing", "release", "spec")
 RIM = {"subprocess", "socket", "paramiko", "fabric", "httpx", "http", "asyncio", "threading"}
 STANDARD_ONLY = (*TRAVELS, "engine", "rehearsal")
 

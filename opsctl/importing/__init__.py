@@ -1,0 +1,7 @@
+"""What people already run → our description, with a report. Pure: texts and values in and out."""
+
+from opsctl.importing.describe import Asked
+from opsctl.importing.model import Container, Imported, Mount, Note, Risk
+from opsctl.importing.process import from_process
+
+__all__ = ["Asked", "Container", "Imported", "Mount", "Note", "Risk", "from_process"]

@@ -1,0 +1,158 @@
+"""What an engine's arguments say: typed values by canonical name, and what was told of each."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from opsctl import engine
+from opsctl.engine import Catalogue
+from opsctl.engine.renames import having, successor
+from opsctl.engine.values import Refused, text
+from opsctl.importing import foreign
+from opsctl.importing.arguments import Given, Stray, last, walk
+from opsctl.importing.marks import REASONS, marks, plain, whole
+from opsctl.importing.model import Report
+from opsctl.importing.secrets import Vault, by_name
+from opsctl.importing.values import UNSET, read
+from opsctl.importing.versions import said
+
+SECRETS = ("api-key", "admin-api-key")
+
+
+def flags(known: Catalogue, args: Sequence[str], report: Report, vault: Vault) -> dict[str, Any]:
+    """In the order in which they were written, the last of each alone. What is wrong is told in
+    the report; the values are those that are right."""
+    given, strays = walk(known, args)
+    for secret in (one for one in given if one.flag.name in SECRETS or by_name(one.flag.name)):
+        vault.hidden |= {v for v in secret.values if whole(v)}
+    for stray in strays:
+        _stray(known, stray, report)
+    counts, beaten = last(given)
+    for before, after in beaten:
+        _beaten(before, after, report)
+    found: dict[str, Any] = {}
+    for one in counts:
+        value = _value(known, one, report)
+        if value is not UNSET:
+            found[one.flag.name] = value
+            _told(known, one, value, report)
+    return found
+
+
+def unknown_parts(word: str) -> list[tuple[str, str]]:
+    """(what it is, hint) of every part of a word that the text does not tell."""
+    found = []
+    for kind, written in marks(word):
+        what, hint = REASONS.get(kind, ("is not known", ""))
+        shown = f"${written}" if kind in ("variable", "argument", "required") else written
+        found.append((f"{shown} {what}", hint.format(name=written)))
+    return found
+
+
+def _value(known: Catalogue, one: Given, report: Report) -> Any:
+    key = f"flags.{one.flag.name}"
+    missing = [part for value in one.values for part in unknown_parts(value)]
+    if missing:
+        for message, hint in missing:
+            report.refuse(message, key=key, hint=hint)
+        return UNSET
+    if one.flag.kind == "refused":
+        use = f"use {one.flag.deprecated}" if one.flag.deprecated else ""
+        report.refuse(f"SGLang {known.version} knows {one.written} only to refuse it", hint=use)
+        return UNSET
+    try:
+        return read(one)
+    except Refused as refused:
+        secret = one.flag.name in SECRETS or by_name(one.flag.name)
+        report.refuse(
+            refused.message,
+            key=key,
+            value="" if secret else " ".join(one.values)[:200],
+            allowed=refused.allowed,
+            hint=refused.hint,
+        )
+        return UNSET
+
+
+def _told(known: Catalogue, one: Given, value: Any, report: Report) -> None:
+    name = one.flag.name
+    if one.how == "abbreviation":
+        report.note("changed", f"{one.written} → {name}", "an abbreviation, which the next version "
+                    "may read otherwise, is written in full")  # fmt: skip
+    elif one.how == "alias":
+        report.note("changed", f"{one.written} → {name}", "another name of the same flag")
+    if name in SECRETS or one.flag.many or one.flag.kind in ("switch", "onoff") or not one.values:
+        return
+    typed = text(one.flag, value)
+    if typed != one.values[0] and one.flag.kind in ("int", "size", "float"):
+        try:
+            same = float(typed) == float(one.values[0])
+        except ValueError:
+            same = False
+        if not same:
+            report.note("changed", f"{name}: {one.values[0]} → {typed}", "the same number, plainly")
+
+
+def _beaten(before: Given, after: Given, report: Report) -> None:
+    secret = before.flag.name in SECRETS or by_name(before.flag.name)
+    lost = "" if secret or not before.values else f" {plain(' '.join(before.values))}"
+    again = "is given again" if before.flag == after.flag else f"sets the same as {after.written}"
+    report.note("dropped", f"{before.written}{lost}", f"{again} later on, and the last one counts")
+
+
+def _stray(known: Catalogue, stray: Stray, report: Report) -> None:
+    written = plain(stray.written)
+    if parts := unknown_parts(stray.written):
+        for message, hint in parts:
+            report.refuse(f"{message}, so nobody knows which arguments it stands for", hint=hint)
+    elif stray.why == "ambiguous":
+        report.refuse(f"{written} may mean {' or '.join(stray.near[:5])}; the engine refuses it")
+    elif stray.why == "missing":
+        report.refuse(f"{written} lacks its value")
+    elif stray.why == "unwanted":
+        report.refuse(f"{written} takes no value", value=plain(stray.values[0]))
+    elif stray.why == "positional":
+        report.refuse(_positional(stray.written))
+    elif stray.why == "dashes":
+        report.refuse("-- ends the options: the engine takes no arguments beside them")
+    elif stray.why == "help":
+        report.refuse(f"{written} only shows the engine's help")
+    else:
+        _unknown(known, stray, report)
+
+
+def _positional(word: str) -> str:
+    if not word.strip():
+        return (
+            "there is an argument of blanks alone (a backslash before a blank, in the middle of a "
+            "line, does not continue it); the engine refuses it"
+        )
+    return f"{plain(word)!r} belongs to no flag; the engine refuses it"
+
+
+def _unknown(known: Catalogue, stray: Stray, report: Report) -> None:
+    written = plain(stray.written)
+    bare = written.lstrip("-")
+    if program := foreign.program(bare):
+        report.refuse(f"{written} is a flag of {program}, not of the engine's server")
+        return
+    if len(bare) > 2 and (there := having(bare)):
+        now = successor(bare, known.version)
+        do = "have" if len(there) > 1 else "has"
+        hint = f"write {now}" if now else "it has nothing in its place: leave it out"
+        message = f"SGLang {known.version} does not have {written}; {said(there)} {do} it"
+        report.refuse(message, hint=hint)
+        return
+    (problem,) = known.check({bare: 1})[1]
+    found = replace(problem, key="", value="", message=f"{written}: {problem.message}")
+    if found not in report.problems:
+        report.problems.append(found)
+
+
+def catalogue_of(version: str) -> Catalogue:
+    """Raises SpecError: there is none."""
+    return engine.catalogue(re.sub(r"\+.*", "", version) if version not in engine.versions()
+                            else version)  # fmt: skip

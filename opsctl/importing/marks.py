@@ -1,0 +1,44 @@
+"""Parts of words that the text alone does not tell.
+
+A mark stands between two NULs, which no argument, variable or file name can hold; so it can never
+be mistaken for text, and whoever meets one knows that the value is not known.
+"""
+
+from __future__ import annotations
+
+import re
+
+_MARK = re.compile("\0([a-z]+):([^\0]*)\0")
+
+# kind of mark → what to say of it, and what to do
+REASONS = {
+    "variable": ("is a variable that the text does not set", "give it with --var {name}=VALUE"),
+    "argument": ("is an argument of the script", "give it with --var {name}=VALUE"),
+    "command": ("is what another command prints; no command is run here", "write what it prints"),
+    "arithmetic": ("is computed by the shell", "write the number"),
+    "expansion": ("is an expansion that only a shell does", "write what it becomes"),
+    "glob": ("is a pattern that the shell fills in from the files it finds", "write what it means"),
+    "home": ("is somebody's home", "give it with --var HOME=/home/USER"),
+    "placeholder": ("is a placeholder", "write the real value"),
+    "specifier": ("is a specifier of systemd that depends on the host", "write what it becomes"),
+    "required": ("is a variable that must be set", "give it with --var {name}=VALUE"),
+}
+
+
+def mark(kind: str, text: str) -> str:
+    return f"\0{kind}:{text.replace(chr(0), '')}\0"
+
+
+def marks(word: str) -> list[tuple[str, str]]:
+    """(kind, text) of every mark in it."""
+    return _MARK.findall(word)
+
+
+def whole(word: str) -> bool:
+    """Whether everything in it is known."""
+    return "\0" not in word
+
+
+def plain(word: str) -> str:
+    """As it was written, for messages."""
+    return _MARK.sub(r"\2", word)

@@ -1,0 +1,204 @@
+"""Values that a description writes in places of their own, and paths that are others on the host.
+
+What is changed here is changed in `Places.values`, in which the rendered command line is then
+held against what was imported: nothing else may differ.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from opsctl.engine import Catalogue
+from opsctl.importing.model import Container, Launch, Report
+
+_HUB = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*(@[\w./-]+)?")
+# Text that may begin with a slash, and yet is no path of the host.
+_NO_PATHS = {"fastapi-root-path", "uvicorn-access-log-exclude-prefixes", "served-model-name"}
+_ENDINGS = ("-path", "-paths", "-dir", "-folder", "-file", "-keyfile", "-certfile", "-certs")
+# A hub's name is meant where it stands here without a leading slash.
+_MODELS = {"tokenizer-path", "speculative-draft-model-path", "lora-paths", "model-path"}
+_ALSO_PATHS = {"chat-template", "completion-template", "speculative-token-map"}
+_SHARED = ("/dev/", "/proc/", "/sys/", "/etc/hosts", "/tmp/")
+
+
+@dataclass
+class Places:
+    """The engine's values as the description will give them. `model`: None if it was refused."""
+
+    values: dict[str, Any]
+    model: str | None = None
+    served_name: str | None = None
+    host: str = "127.0.0.1"
+    port: int = 30000
+    told: set[str] = field(default_factory=set)  # flags that the report says were changed
+
+
+def places(
+    found: dict[str, Any], known: Catalogue, launch: Launch, models: str, model: str, report: Report
+) -> Places:
+    """`models`: the folder on the host for a model that is named as a hub names it; `model`: the
+    folder that the operator gave, "" if none."""
+    values = {name: _moved(name, value, launch, report) for name, value in found.items()}
+    placed = Places(values)
+    placed.told = {name for name, value in values.items() if value != found[name]}
+    _model(found, placed, models, model, report)
+    _address(values, placed, launch.container, report)
+    return placed
+
+
+def _model(found: dict[str, Any], placed: Places, models: str, model: str, report: Report) -> None:
+    written = found.get("model-path")
+    if written is None:
+        if not any(p.key == "flags.model-path" for p in report.problems):
+            report.refuse("names no model", key="model.path", hint="add --model-path, or give "
+                          "--model-path to this command")  # fmt: skip
+        return
+    path = placed.values["model-path"]
+    served = found.get("served-model-name")
+    if model:
+        path = model
+    elif not str(path).startswith("/"):
+        path = _hub(str(path), models, report)
+    if path is None:
+        return
+    placed.model = placed.values["model-path"] = _plain_path(path)
+    if placed.model != written:
+        placed.told.add("model-path")
+    if placed.model != written and path != model:
+        reason = "" if str(written).startswith("/") else ", and opsctl serves folders of the host"
+        if path == _plain_path(path) or reason:
+            report.note("changed", f"model-path: {written} → {placed.model}",
+                        f"it is the model's folder on the host{reason}; it must be there before "
+                        "a deployment")  # fmt: skip
+    elif placed.model != written:
+        report.note("changed", f"model-path: {written} → {placed.model}", "as --model-path says")
+    placed.served_name = served
+    if served is None and placed.model != written:
+        placed.served_name = placed.values["served-model-name"] = written
+        placed.told.add("served-model-name")
+        report.note("changed", f"served-model-name: {written}", "clients keep the name that they "
+                    "used: the engine takes the path for it where none is set")  # fmt: skip
+
+
+def _plain_path(path: str) -> str:
+    """A trailing slash only makes the engine's own name for the model ugly."""
+    return path.rstrip("/") or "/"
+
+
+def _hub(written: str, models: str, report: Report) -> str | None:
+    if written.startswith((".", "~")) or written.count("/") > 1:
+        report.refuse("is a path from the folder in which the command was started",
+                      key="model.path", value=written, hint="give that folder: --cwd DIR")  # fmt: skip
+        return None
+    if re.fullmatch(r"[a-z0-9+.-]+://.*", written):
+        report.refuse("is fetched from elsewhere at each start", key="model.path", value=written,
+                      hint="fetch it to a folder, and give it: --model-path DIR")  # fmt: skip
+        return None
+    name = written.rstrip("/").split("@")[0].rsplit("/", 1)[-1]
+    if not re.fullmatch(r"[\w.-]+", name) or set(name) == {"."}:
+        report.refuse("names no folder and no model of a hub", key="model.path", value=written)
+        return None
+    return f"{models.rstrip('/')}/{name}"
+
+
+def _address(
+    values: dict[str, Any], placed: Places, container: Container | None, report: Report
+) -> None:
+    host, port = values.get("host", "127.0.0.1"), values.get("port", 30000)
+    outside = _published(container, port, report)
+    if outside is not None:
+        if outside != (host, port):
+            report.note("changed", f"{host}:{port} → {outside[0]}:{outside[1]}", "the container's "
+                        "port is published there; the service listens there itself")  # fmt: skip
+        placed.told |= {"host", "port"}
+        host, port = outside
+    placed.host = values["host"] = host
+    placed.port = values["port"] = port
+
+
+def _published(container: Container | None, port: int, report: Report) -> tuple[str, int] | None:
+    if container is None or container.host_network:
+        return None
+    for address, outside, inside in container.ports:
+        if inside == port:
+            return address or "0.0.0.0", outside
+    if container.ports:
+        report.note("told", f"port {port}", "the container published other ports than the engine's")
+    return None
+
+
+def _moved(name: str, value: Any, launch: Launch, report: Report) -> Any:
+    if name in _NO_PATHS:
+        return value
+    return _each(value, lambda text: _path(name, text, launch, report), name)
+
+
+def _each(value: Any, change: Callable[[str], str], name: str) -> Any:
+    if isinstance(value, str):
+        return change(value)
+    if isinstance(value, list):
+        return [_each(part, change, name) for part in value]
+    if isinstance(value, dict):
+        return {key: _each(part, change, name) if key != "lora_name" else part
+                for key, part in value.items()}  # fmt: skip
+    return value
+
+
+def _path(name: str, text: str, launch: Launch, report: Report) -> str:
+    if name == "lora-paths" and "=" in text:
+        head, _, tail = text.partition("=")
+        return f"{head}={_path(name, tail, launch, report)}"
+    if text.startswith("/"):
+        return _from_container(name, text, launch.container, report)
+    if not _relative(name, text):
+        return text
+    if launch.cwd is None:
+        key = "model.path" if name == "model-path" else f"flags.{name}"
+        report.refuse("is a path from the folder in which the command was started", key=key,
+                      value=text, hint="give that folder: --cwd DIR")  # fmt: skip
+        return text
+    full = posixpath.normpath(posixpath.join(launch.cwd, text))
+    report.note("changed", f"{name}: {text} → {full}", "a service starts in a folder of its own")
+    return _from_container(name, full, launch.container, report)
+
+
+def _relative(name: str, text: str) -> bool:
+    """Whether the engine would look for it in the working directory."""
+    if text.startswith(("./", "../")):
+        return name.endswith(_ENDINGS) or name in _ALSO_PATHS
+    if name in _MODELS:
+        return text.count("/") > 1 and "://" not in text
+    if name in _ALSO_PATHS:
+        return "/" in text or text.endswith((".jinja", ".json"))
+    return name.endswith(_ENDINGS) and "://" not in text and text not in ("", "auto")
+
+
+def _from_container(name: str, text: str, container: Container | None, report: Report) -> str:
+    if container is None or text == "/":
+        return text
+    key = "model.path" if name == "model-path" else f"flags.{name}"
+    inside = [m for m in container.mounts if (text + "/").startswith(m.target.rstrip("/") + "/")]
+    if not inside:
+        if not text.startswith(_SHARED):
+            report.refuse("is inside the container's image: no folder of the host is mounted there",
+                          key=key, value=text, hint="copy it to the host, and mount it, or give "
+                          "--mount HOST:CONTAINER")  # fmt: skip
+        return text
+    mount = max(inside, key=lambda m: len(m.target))
+    if mount.source is None:
+        report.refuse("is in a volume whose folder on the host the text does not tell", key=key,
+                      value=text, hint="give --mount HOST:CONTAINER")  # fmt: skip
+        return text
+    moved = mount.source.rstrip("/") + text[len(mount.target.rstrip("/")) :] or "/"
+    if moved != text and name != "model-path":
+        report.note("changed", f"{name}: {text} → {moved}", "the container had the host's folder "
+                    f"{mount.source} at {mount.target}")  # fmt: skip
+    return moved
+
+
+def is_hub_name(name: str, value: Any) -> bool:
+    return name in _MODELS and isinstance(value, str) and _HUB.fullmatch(value) is not None

@@ -1,0 +1,42 @@
+"""A running process → its description: what /proc tells of it is exact, so nothing is read as a
+shell would."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+
+from opsctl.importing.describe import Asked, describe
+from opsctl.importing.model import Container, Imported, Launch, Report
+
+
+def from_process(
+    argv: Sequence[str],
+    environ: Mapping[str, str],
+    unit_text: str = "",
+    version_hint: str = "",
+    *,
+    asked: Asked | None = None,
+    cwd: str | None = None,
+    user: str | None = None,
+    container: Container | None = None,
+    said: Collection[str] | None = None,
+) -> Imported:
+    """`argv`, `environ`: of the engine's main process. `unit_text`: `systemctl cat` of its unit, if
+    it has one, for the variables that the unit itself sets and for its risks. `version_hint`: what
+    the host says of the engine (a path, an image, a version). `said`: variables that were set for
+    this service, where no unit tells.
+
+    Raises nothing: what is wrong is in `problems`.
+    """
+    asked = asked or Asked()
+    report = Report()
+    launch = Launch(list(argv), dict(environ), cwd=cwd, user=user, container=container)
+    launch.said = set(said) if said is not None else set()
+    if version_hint and not asked.version:
+        from dataclasses import replace
+
+        from opsctl.importing.versions import named
+
+        if (found := named([version_hint])) is not None:
+            asked = replace(asked, version=found[0])
+    return describe(launch, asked, report)

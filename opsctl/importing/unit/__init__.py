@@ -1,0 +1,1 @@
+"""Reads systemd's units as systemd reads them: sections, drop-ins, words, variables."""
