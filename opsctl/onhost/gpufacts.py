@@ -27,7 +27,7 @@ def report() -> Tuple[List[Dict[str, Any]], List[Dict[str, Any]]]:
     the processes on them."""
     with ThreadPoolExecutor(1) as pool:
         apps = pool.submit(hostfacts.run, hostfacts.PROCESS_QUERY, LIMIT)
-        cards = parse(hostfacts.run(_query(), LIMIT))
+        cards = parse(hostfacts.run(query(), LIMIT))
         if cards is None:  # a driver that does not know one of the fields
             cards = [
                 _more(gpu, []) for gpu in hostfacts.parse_gpus(hostfacts.run(hostfacts.GPU_QUERY))
@@ -38,7 +38,8 @@ def report() -> Tuple[List[Dict[str, Any]], List[Dict[str, Any]]]:
     return cards or amd(), hostfacts.parse_gpu_processes(text, cards)
 
 
-def _query() -> List[str]:
+def query() -> List[str]:
+    """hostfacts.GPU_QUERY with more columns behind its own."""
     head = hostfacts.GPU_QUERY[1] + "," + ",".join(MORE)
     return [hostfacts.GPU_QUERY[0], head, *hostfacts.GPU_QUERY[2:]]
 
