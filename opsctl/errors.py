@@ -5,6 +5,7 @@ OpsctlError
 ├── NothingSelected     2   a selection matched no host or service
 ├── Refused             2   the command may not run like this; the hint says what to type
 ├── ChangesPending      3   --exit-code: there are changes, or a host has drifted
+│   └── StalePlan       3   a plan file does not hold any more
 ├── Unreachable         4   one or more hosts could not be reached
 ├── RolledBack          5   a gate failed; the confirmed release was restored and serves
 ├── GateFailed          6   a gate failed and nothing was, or could be, restored
@@ -96,6 +97,10 @@ class Refused(OpsctlError):
 
 class ChangesPending(OpsctlError):
     exit_code = 3
+
+
+class StalePlan(ChangesPending):
+    pass
 
 
 class Unreachable(OpsctlError):

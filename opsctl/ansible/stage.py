@@ -22,12 +22,10 @@ class ActionModule(Action):
         name = str(self.task_vars["inventory_hostname"])
         services = described([name], self.task_vars, self._loader)[name].services
         override = str(self.args.get("override") or "")
-        staged = [
-            stage(self.host, service, what, check=self.check, override=override)
-            for service, what in services.items()
-        ]
-        if not self.check:  # then the roles before this one have changed nothing either
-            refuse(staged)
+        staged = stage(self.host, services, check=self.check, override=override)
+        # With --check the roles before this one have changed nothing either: what they would have
+        # put right is told, and is no reason to fail.
+        refuse(staged, problems=not self.check)
         return result(staged)
 
 

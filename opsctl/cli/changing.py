@@ -14,6 +14,7 @@ from opsctl.errors import ChangesPending, OpsctlError, Refused
 from opsctl.views.plan import Step, document, drawing, pending
 
 if TYPE_CHECKING:
+    from opsctl.forecast.values import Figure
     from opsctl.inventory import Selected
 
 
@@ -24,23 +25,25 @@ def agreed(
     change: Change,
     *,
     always: bool = False,
+    total: Figure | None = None,
 ) -> bool:
     """Whether the verb shall go on: the operator wants it, or there is nothing to be asked about.
 
     `always`: naming the hosts is not enough, since what is done cannot be undone.
-    With --dry-run the plan is the result; raises ChangesPending only with --exit-code, too.
+    `total`: seconds of all of it, where they are known. With --dry-run the plan is the result;
+    raises ChangesPending only with --exit-code, too.
     Raises Refused (exit 2) where nobody can be asked, OpsctlError if the answer is not yes.
     """
     wanted = pending(steps)
     if change.dry_run:
         if settings.form is Output.text:
-            show(drawing(steps), settings)
+            show(drawing(steps, total), settings)
         else:
-            data(document(steps), settings.form, each="steps")
+            data(document(steps, total), settings.form, each="steps")
         if wanted and change.exit_code:
             raise ChangesPending(f"{len(wanted)} changes pending")
         return False
-    explain(drawing(steps), settings)
+    explain(drawing(steps, total), settings)
     if wanted and not change.yes:
         hosts = len({step.host for step in wanted})
         question = f"Go on with {len(wanted)} change{_s(len(wanted))} on {hosts} host{_s(hosts)}?"
@@ -79,12 +82,14 @@ def typed() -> str:
 
 def watch_limit(change: Change) -> float | None:
     """Seconds of --timeout. Raises Refused for text that is no span of time."""
-    if change.timeout is None:
-        return None
+    return None if change.timeout is None else spanned("--timeout", change.timeout)
+
+
+def spanned(option: str, text: str) -> float:
+    """Seconds of an option such as 90s, 30min, 2h. Raises Refused."""
     from opsctl.spec.models import seconds
 
     try:
-        text = change.timeout
         return seconds(float(text) if text.replace(".", "", 1).isdigit() else text)
     except ValueError as error:
-        raise Refused(f"--timeout {change.timeout}: {error}") from None
+        raise Refused(f"{option} {text}: {error}") from None

@@ -2,94 +2,121 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from opsctl.cli import fleet
-from opsctl.cli.changing import watch_limit
-from opsctl.cli.console import talk
+from opsctl.cli import fleet, planfiles
+from opsctl.cli.changing import spanned, watch_limit
+from opsctl.cli.console import explain, talk
 from opsctl.cli.frame import Change, Settings
+from opsctl.cli.plan import CANARY, OVERRIDE
+from opsctl.cli.planning import describe, look_ahead, show_plan, steps_of
+from opsctl.errors import NothingSelected, Refused, StalePlan
+from opsctl.views.plan import drawing
 
 if TYPE_CHECKING:
-    from opsctl.inventory import Inventory, Selected
-    from opsctl.remote.host import Host
-    from opsctl.rollout import Staged
+    from opsctl.rollout.planned import Planned
 
 
 def deploy(
     settings: Settings,
     change: Change,
     services: Annotated[
-        list[str] | None, typer.Argument(metavar="SERVICE", help="All, if none is named.")
-    ] = None,
-    override_forecast: Annotated[
-        str,
-        typer.Option(
-            "--override-forecast",
-            metavar="REASON",
-            help="Deploy even what the forecast says does not fit; the reason is kept.",
+        list[str] | None,
+        typer.Argument(
+            metavar="SERVICE|FILE", help="All, if none is named; or what `plan --out` wrote."
         ),
-    ] = "",
+    ] = None,
+    override_forecast: Annotated[str, OVERRIDE] = "",
+    canary: Annotated[str, CANARY] = "",
+    max_age: Annotated[
+        str, typer.Option("--max-age", metavar="TIME", help="How old a plan file may be.")
+    ] = "24h",
 ) -> None:
     """Bring hosts to their descriptions.
 
-    Checks descriptions, plans, asks, stages, then host by host restarts, gates, and confirms or
-    restores. Expects hosts that are prepared: `ansible-playbook deploy.yml` also makes the user,
-    installs the engine, checks driver and model, and then does the same as this command.
+    Checks descriptions, plans as `opsctl plan` does, asks, stages, then host by host restarts,
+    gates, and confirms or restores. Expects hosts that are prepared: `ansible-playbook deploy.yml`
+    also makes the user, installs the engine, checks driver and model, and then does the same as
+    this command.
     """
-    from opsctl import rollout
-    from opsctl.cli.rolling import carry_out
-
     limit = watch_limit(change)
-    if override_forecast:
-        why = f"forecast overridden: {override_forecast}"
-        change = replace(change, reason=f"{change.reason}; {why}" if change.reason else why)
+    longest = spanned("--max-age", max_age)
+    if path := planfiles.meant(services):
+        _nothing_else(path, settings, override_forecast, canary)
+        _deploy_file(path, settings, change, limit, longest)
+        return
     chosen, described = describe(settings, services)
     with fleet.opened(chosen) as reached:
-        said = reached.each(
-            lambda host: drafts(host, chosen.by_host[host.name], described, override_forecast)
+        found = look_ahead(reached, described, override_forecast, canary)
+        _carry_out(reached, found, settings, change, limit)
+
+
+def _deploy_file(
+    path: Path, settings: Settings, change: Change, limit: float | None, longest: float
+) -> None:
+    """The same question as when the plan was made must have the same answer."""
+    from opsctl.rollout.planfile import asked_of
+
+    plan = planfiles.read(path, longest)
+    asked = asked_of(plan)
+    try:
+        chosen, described = describe(settings, asked.services, asked.limit)
+    except NothingSelected as error:
+        raise StalePlan(
+            f"{path} does not hold any more: {error.message}", hint=error.hint
+        ) from error
+    with fleet.opened(chosen) as reached:
+        found = look_ahead(reached, described, asked.override, asked.canary)
+        if not found.wrong:
+            planfiles.judge(path, plan, planfiles.of(found, asked))
+        _carry_out(reached, found, settings, change, limit)
+
+
+def _nothing_else(path: Path, settings: Settings, override: str, canary: str) -> None:
+    """Raises Refused for options that would make another plan of it."""
+    given = {
+        "--limit": settings.limit is not None,
+        "--override-forecast": bool(override),
+        "--canary": bool(canary),
+    }
+    if wrong := [option for option, there in given.items() if there]:
+        raise Refused(
+            f"{wrong[0]} is decided by the plan in {path}",
+            hint=f"opsctl plan {wrong[0]} … --out {path}, then opsctl deploy {path}",
         )
-        fleet.raise_lost(said)
-        staged = [one for found in said.values() if isinstance(found, list) for one in found]
-        rollout.refuse(staged)
-        for one in staged:
-            if one.warning:
-                talk(f"warning: {one.host} {one.service}: {one.warning}")
-        keyed = {(one.host, one.service): one for one in staged}
-        wanted = {
-            key: rollout.Wanted(one.digest, one.release.manifest, one.changed)
-            for key, one in keyed.items()
-        }
-        made = rollout.make("swap", chosen.by_host, reached.collect(), wanted)
-        carry_out(
-            reached,
-            made,
-            settings,
-            change,
-            limit,
-            releases={key: one.release for key, one in keyed.items()},
-            diffs={key: one.diff for key, one in keyed.items()},
-            forecasts={key: one.forecast for key, one in keyed.items()},
-        )
 
 
-def describe(settings: Settings, services: list[str] | None) -> tuple[Selected, Inventory]:
-    """The selection and its whole descriptions, read anew: secrets are in no cache."""
-    from opsctl import inventory
+def _carry_out(
+    reached: fleet.Fleet, found: Planned, settings: Settings, change: Change, limit: float | None
+) -> None:
+    from opsctl.cli.rolling import carry_out
 
-    path = inventory.find(settings.inventory)
-    raw = inventory.document(path)
-    chosen = inventory.select(inventory.book_of(path, raw), services or (), settings.hosts)
-    return chosen, inventory.parse(path, raw, chosen.names)
+    _possible(found, settings, change)
+    carry_out(
+        reached,
+        found.plan,
+        settings,
+        change,
+        limit,
+        steps=steps_of(found),
+        total=found.total,
+        releases={key: one.release for key, one in found.staged.items()},
+    )
 
 
-def drafts(
-    host: Host, services: tuple[str, ...], described: Inventory, override: str
-) -> list[Staged]:
-    """What each service's release would change on this host; sends nothing that stays."""
-    from opsctl.rollout import stage
-
-    known = described.hosts[host.name].services
-    return [stage(host, name, known[name], check=True, override=override) for name in services]
+def _possible(found: Planned, settings: Settings, change: Change) -> None:
+    """Raises what stands in the way, once all of the plan has been shown."""
+    for one in found.staged.values():
+        if one.warning:
+            talk(f"warning: {one.host} {one.service}: {one.warning}")
+    error = found.error()
+    if error is None:
+        return
+    if change.dry_run:
+        show_plan(found, settings)
+    else:
+        explain(drawing(steps_of(found), found.total), settings)
+    raise error

@@ -14,6 +14,7 @@ from opsctl.errors import Interrupted
 from opsctl.views.plan import Step
 
 if TYPE_CHECKING:
+    from opsctl.forecast.values import Figure
     from opsctl.release import Release
     from opsctl.rollout import Plan, Results
     from opsctl.rollout.model import Key, Op
@@ -37,15 +38,18 @@ def carry_out(
     change: Change,
     limit: float | None,
     *,
+    steps: Sequence[Step] | None = None,
+    total: Figure | None = None,
     releases: Mapping[Key, Release] | None = None,
-    diffs: Mapping[Key, str] | None = None,
-    forecasts: Mapping[Key, Sequence[str]] | None = None,
 ) -> None:
-    """Show the plan, ask, run it, show the results. Raises what Results.error() holds."""
+    """Show the plan, ask, run it, show the results. Raises what Results.error() holds.
+
+    `steps`: what is shown, where more is known than the plan says; `total`: seconds of all of it.
+    """
     from opsctl import rollout
 
-    steps = steps_of(plan, diffs or {}, forecasts or {})
-    if not agreed(steps, reached.chosen, settings, change):
+    shown = steps_of(plan) if steps is None else steps
+    if not agreed(shown, reached.chosen, settings, change, total=total):
         return
     with watching(settings) as watcher:
         results = rollout.run(
@@ -76,17 +80,7 @@ def conclude(results: Results, settings: Settings, *, detach: bool = False) -> N
         raise error
 
 
-def steps_of(
-    plan: Plan, diffs: Mapping[Key, str], forecasts: Mapping[Key, Sequence[str]]
-) -> list[Step]:
+def steps_of(plan: Plan) -> list[Step]:
     return [
-        Step(
-            action.host,
-            action.service,
-            "" if action.kind == "none" else action.kind,
-            action.reason,
-            tuple(diffs.get(action.key, "").splitlines()),
-            tuple(forecasts.get(action.key, ())),
-        )
-        for action in plan.actions
+        Step(a.host, a.service, "" if a.kind == "none" else a.kind, a.reason) for a in plan.actions
     ]

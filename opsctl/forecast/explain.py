@@ -108,7 +108,8 @@ def _ram(said: Outlook) -> Iterator[str]:
         f"{_band(one)}, {one.basis}: {one.source}"
     )
     for name, size in memory.others:
-        yield f"− {gib(size)} that {name} will still take"
+        sign, what = ("−", "will still take") if size >= 0 else ("+", "will have given back")
+        yield f"{sign} {gib(abs(size))} that {name} {what}"
     total = said.result.host_total
     if total is not None:
         yield f"− {gib(total)} for the pools of all ranks"

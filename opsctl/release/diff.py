@@ -63,8 +63,13 @@ def verdict(
     if reasons := restart_reasons(old, new, old_unit, new_unit):
         return "restart: " + ", ".join(reasons)
     assert old is not None  # without an old one there is a reason
-    quiet = list(_quiet(old, new))
+    quiet = quiet_reasons(old, new)
     return "no restart: " + (", ".join(quiet) if quiet else "nothing but comments or order differs")
+
+
+def quiet_reasons(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
+    """What differs between two manifests of the same digest, and needs no restart."""
+    return list(_quiet(old, new))
 
 
 def _restarting(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[str]:

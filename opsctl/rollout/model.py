@@ -44,6 +44,7 @@ class Action:
     reason: str
     target: str | None = None
     running: str | None = None
+    override: str = ""  # the reason with which a forecast that does not fit was overridden
 
     @property
     def key(self) -> Key:

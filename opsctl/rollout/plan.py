@@ -31,14 +31,38 @@ def make(
     if not any(services.values()):
         raise NothingSelected("no service is selected")
     _all_answered(services, said)
-    actions = []
+    plan, wrong = draw(op, services, said, wanted, canary=canary)
+    for error in wrong.values():
+        raise error
+    return plan
+
+
+def draw(
+    op: Op,
+    services: Mapping[str, Sequence[str]],
+    said: Mapping[str, Mapping[str, Any] | OpsctlError],
+    wanted: Mapping[Key, Wanted] | None = None,
+    *,
+    canary: str | None = None,
+) -> tuple[Plan, dict[Key, OpsctlError]]:
+    """As `make`, but what is wrong is told of every host and service, and the plan is of the rest:
+    for whoever only wants to know. Of a host that did not answer the service is ""."""
+    actions: list[Action] = []
+    wrong: dict[Key, OpsctlError] = {}
     for host in ordered([host for host in services if services[host]], canary):
-        states = states_of(said[host])
+        answer = said.get(host, OpsctlError("was not asked", host=host))
+        if isinstance(answer, OpsctlError):
+            wrong[host, ""] = answer
+            continue
+        states = states_of(answer)
         for name in services[host]:
             state = states.get(name) or {"service": name, "state": "absent"}
-            _not_in_flight(host, name, state)
-            actions.append(decide(op, host, name, state, (wanted or {}).get((host, name))))
-    return Plan(op, tuple(actions))
+            try:
+                _not_in_flight(host, name, state)
+                actions.append(decide(op, host, name, state, (wanted or {}).get((host, name))))
+            except OpsctlError as error:
+                wrong[host, name] = error
+    return Plan(op, tuple(actions)), wrong
 
 
 def states_of(answer: Mapping[str, Any] | OpsctlError) -> dict[str, State]:
@@ -109,8 +133,10 @@ def _swap(host: str, name: str, state: State, wanted: Wanted | None) -> Action:
     digest = wanted.digest
 
     def action(kind: Kind, reason: str) -> Action:
-        return Action(host, name, kind, reason, digest, running)
+        return Action(host, name, kind, reason, digest, running, override)
 
+    expect = (wanted.manifest or {}).get("expect") or {}
+    override = str(expect.get("override") or "")
     if running != digest:
         return action("swap", _why(state, running, wanted))
     if state.get("state") != "active":

@@ -1,24 +1,26 @@
-"""Puts a release on a host, with its expectation: for the CLI and for Ansible alike.
+"""Puts releases on a host, each with its expectation: for the CLI and for Ansible alike.
 
 Restarts nothing. The secrets travel through the connection's stdin only.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from opsctl import forecast
 from opsctl.errors import DoesNotFit, OpsctlError
-from opsctl.forecast.fit import NOT
+from opsctl.forecast.expectation import Forecast
 from opsctl.release.bundle import bundle
 from opsctl.release.diff import verdict
 from opsctl.release.model import Release
 from opsctl.release.render import render
 from opsctl.remote import onhost
 from opsctl.remote.host import Host
+from opsctl.rollout import together
 from opsctl.spec.models import Service
+
+UNFIT_HINT = "lower hicache-ratio or mem-fraction-static, or override it with a reason"
 
 
 @dataclass(frozen=True)
@@ -27,7 +29,8 @@ class Staged:
     `verdict`: "restart: …" or "no restart: …", against what runs there now. `warning`: a forecast
     that was overridden. `state`: what the service was before, as `collect` tells it. `forecast`:
     what the release will take, one thought a line. `problems`: what on the host would keep it from
-    starting."""
+    starting. `unfit`: why the forecast forbids to start it; "" if it does not. `found`: the
+    forecast itself, `facts`: what it was made of."""
 
     host: str
     service: str
@@ -40,60 +43,68 @@ class Staged:
     warning: str = ""
     forecast: tuple[str, ...] = ()
     problems: tuple[str, ...] = ()
+    unfit: str = ""
+    found: Forecast | None = None
+    facts: Mapping[str, Any] = field(default_factory=dict, repr=False)
 
 
 def stage(
-    host: Host, name: str, service: Service, *, check: bool = False, override: str = ""
-) -> Staged:
-    """Forecast, render, send. `override`: the reason to stage what the forecast says does not fit;
-    it is kept in the release, as "override" of its expectation.
+    host: Host, services: Mapping[str, Service], *, check: bool = False, override: str = ""
+) -> list[Staged]:
+    """Forecast all services of a host together, render, send; with `check` nothing stays there.
 
-    Raises SpecError, DoesNotFit, Unreachable, or the host's own OpsctlError.
+    `override`: the reason to stage what the forecast says does not fit; it is kept in the release,
+    as "override" of its expectation. With `check` what is wrong stands in the answer, for `refuse`;
+    else it is raised before anything is sent. Raises SpecError, DoesNotFit, Unreachable, or the
+    host's own OpsctlError.
     """
-    release, state, warning, lines = prepare(host, name, service, override=override)
-    answer = send(host, release, check=check)
+    drafted = draft(host, services, override=override)
+    if not check:
+        refuse(drafted)
+    return [sent(one, send(host, one.release, check=check)) for one in drafted]
+
+
+def draft(host: Host, services: Mapping[str, Service], *, override: str = "") -> list[Staged]:
+    """The releases for this host, with forecast and verdict. Sends nothing; one round trip for
+    each service."""
+    # A bad description is refused before the host is asked anything.
+    bare = {name: render(name, service) for name, service in services.items()}
+    facts = {name: facts_of(host, name, release.manifest) for name, release in bare.items()}
+    judged = together.judge(services, bare, facts, override)
+    return [_drafted(host.name, name, services[name], judged[name]) for name in services]
+
+
+def _drafted(host: str, name: str, service: Service, judged: together.Judged) -> Staged:
+    release = judged.release
+    if judged.expect is not None:
+        release = render(name, service, expect=judged.expect)
     return Staged(
-        host.name,
+        host,
         name,
         release.digest,
-        bool(answer.get("changed")),
-        str(answer.get("diff") or ""),
-        verdict(state.get("manifest"), release.manifest),
+        False,
+        "",
+        verdict(judged.state.get("manifest"), release.manifest),
         release,
-        state,
-        warning,
-        lines,
-        tuple(str(problem) for problem in answer.get("problems") or ()),
+        judged.state,
+        judged.warning,
+        judged.found.lines,
+        judged.problems,
+        judged.unfit,
+        judged.found,
+        judged.facts,
     )
 
 
-def prepare(
-    host: Host, name: str, service: Service, *, override: str = ""
-) -> tuple[Release, Mapping[str, Any], str, tuple[str, ...]]:
-    """The release for this host, what stands there now, a warning, and the forecast in words.
-    Sends nothing."""
-    bare = render(name, service)  # a bad description is refused before the host is asked anything
-    facts = facts_of(host, name, bare.manifest)
-    too_few = gpus_short(bare.manifest, facts)
-    if too_few:
-        raise OpsctlError(too_few, host=host.name, step=name, hint="opsctl hosts shows its GPUs")
-    found = forecast.forecast(bare.manifest, facts, service.memory.calibration)
-    problem = unfit(found)
-    if problem and not override:
-        raise DoesNotFit(
-            problem,
-            host=host.name,
-            step=name,
-            hint="lower hicache-ratio or mem-fraction-static, or override it with a reason",
-            log=found.lines,
-        )
-    state: Mapping[str, Any] = facts.get("standing") or {}
-    expect = settled(found.expect, state.get("manifest"), bare)
-    if problem:
-        expect = {**(expect or {}), "override": override}
-    release = bare if expect is None else render(name, service, expect=expect)
-    warning = f"{problem}; overridden: {override}" if problem else ""
-    return release, state, warning, found.lines
+def sent(one: Staged, answer: Mapping[str, Any]) -> Staged:
+    """With what the host answered to `stage`."""
+    told = tuple(str(problem) for problem in answer.get("problems") or ())
+    return replace(
+        one,
+        changed=bool(answer.get("changed")),
+        diff=str(answer.get("diff") or ""),
+        problems=(*one.problems, *told),
+    )
 
 
 def facts_of(host: Host, name: str, manifest: Mapping[str, Any]) -> dict[str, Any]:
@@ -113,48 +124,23 @@ def send(host: Host, release: Release, *, check: bool = False) -> dict[str, Any]
 
 
 # ---------------------------------------------------------------- pure
-def refuse(staged: Iterable[Staged]) -> None:
-    """Raises OpsctlError with the problems of all hosts, before the first of them is touched."""
-    wrong = [one for one in staged if one.problems]
-    if wrong:
-        text = "; ".join(f"{o.service} on {o.host}: {', '.join(o.problems)}" for o in wrong)
+def refuse(staged: Iterable[Staged], *, problems: bool = True) -> None:
+    """Raises for what must not be started, with all of it, before the first host is touched:
+    DoesNotFit if a forecast says so, OpsctlError for `problems` of hosts."""
+    everything = list(staged)
+    if unfit := [one for one in everything if one.unfit]:
+        text = _told([(one, one.unfit) for one in unfit])
+        log = (unfit[0].found.lines if unfit[0].found else ()) if len(unfit) == 1 else ()
+        where = {"host": unfit[0].host, "step": unfit[0].service} if len(unfit) == 1 else {}
+        raise DoesNotFit(text, hint=UNFIT_HINT, log=log, **where)
+    if problems and (wrong := [one for one in everything if one.problems]):
         raise OpsctlError(
-            f"nothing was touched: {text}",
+            f"nothing was touched: {_told([(one, ', '.join(one.problems)) for one in wrong])}",
             host=wrong[0].host,
             step="preflight",
             hint="ansible-playbook deploy.yml prepares hosts; opsctl hosts shows them",
         )
 
 
-def settled(
-    new: Mapping[str, Any] | None, standing: Mapping[str, Any] | None, release: Release
-) -> Mapping[str, Any] | None:
-    """The expectation to write: the standing one, as long as it says nothing wrong of the same
-    release; else a second deployment of the same description would always find a change."""
-    if standing is None or standing.get("digest") != release.digest:
-        return new
-    old: Mapping[str, Any] | None = standing.get("expect")
-    return old if forecast.still_holds(old, new) else new
-
-
-def gpus_short(manifest: Mapping[str, Any], facts: Mapping[str, Any]) -> str:
-    """Why the host's GPUs cannot hold the ranks; "" if they can, or if it shows none: then nothing
-    is known here, and the role `cuda` or the start itself will tell."""
-    cards = [gpu["index"] for gpu in facts.get("gpus") or () if gpu.get("state") == "ok"]
-    if not cards or manifest["flags"].get("device") == "cpu":
-        return ""
-    asked = manifest.get("gpus")
-    lost = [index for index in asked or () if index not in cards]
-    if lost:
-        return f"GPU {', '.join(map(str, lost))} of the description is not there, or not in order"
-    ranks, there = len(manifest["ranks"]), len(asked or cards)
-    if ranks > there:
-        return f"the flags make {ranks} ranks on this host, and it has {there} GPUs in order"
-    return ""
-
-
-def unfit(found: forecast.Forecast) -> str:
-    """Why the release does not fit its host; "" if it does, or if nothing is known."""
-    if found.fit is None or found.fit.verdict != NOT:
-        return ""
-    return f"the forecast says that it does not fit: {'; '.join(found.fit.reasons)}"
+def _told(found: Sequence[tuple[Staged, str]]) -> str:
+    return "; ".join(f"{one.service} on {one.host}: {text}" for one, text in found)

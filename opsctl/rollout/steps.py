@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from opsctl.errors import DoesNotFit, LockHeld, OpsctlError, Unreachable
@@ -44,6 +44,7 @@ def act(host: Host, action: Action, order: Order, release: Release | None = None
     """Do it and tell how it ended. Ctrl-C ends the watching, never the guard."""
     launched = False
     try:
+        order = replace(order, reason=reason_of(action, order.reason))
         lock(host, action.service, order)
         try:
             if release is not None:
@@ -111,6 +112,13 @@ def lock(host: Host, service: str, order: Order) -> None:
             raise
         onhost.call(host, "unlock", service, "--run", str(held.lock["run"]), timeout=60)
         onhost.call(host, "lock", service, *arguments, timeout=60)
+
+
+def reason_of(action: Action, reason: str) -> str:
+    """What lock and audit line hold: a forecast that was overridden must be found there, too."""
+    if not action.override:
+        return reason
+    return f"{reason}; forecast overridden: {action.override}"
 
 
 def unlock(host: Host, service: str, run: str) -> None:

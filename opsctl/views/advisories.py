@@ -11,12 +11,14 @@ from opsctl.remote.sanitise import text as harmless
 _MARKS = {"critical": ("!", "bold red"), "warn": ("!", "yellow"), "info": ("i", "cyan")}
 
 
-def lines(advisories: Iterable[Advisory]) -> Iterator[tuple[str, str]]:
-    """(text, style): two lines an advisory, what is wrong and what to type."""
+def lines(advisories: Iterable[Advisory], mark: str = "") -> Iterator[tuple[str, str]]:
+    """(text, style): two lines an advisory, what is wrong and what to type. `mark`: a word more
+    about all of them."""
+    told = f" ({mark})" if mark else ""
     for one in advisories:
-        mark, style = _MARKS[one.severity]
+        sign, style = _MARKS[one.severity]
         doubt = "" if one.certain else " (if it applies: a fact is missing that decides)"
-        yield f"{mark} {one.severity} {one.id}: {harmless(one.text)}{doubt}", style
+        yield f"{sign} {one.severity} {one.id}{told}: {harmless(one.text)}{doubt}", style
         yield f"  {harmless(one.advice)}", ""
 
 

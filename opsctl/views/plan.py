@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -11,11 +11,17 @@ from opsctl.remote.sanitise import text as harmless
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
+    from opsctl.forecast.values import Figure
+    from opsctl.rollout.foresight import Detail
+    from opsctl.views.ahead import Line
+
 
 @dataclass(frozen=True)
 class Step:
     """`action` is what happens to the service; "" means nothing does, and `reason` says why.
-    `diff` is a unified diff with secrets masked; `forecast` what the release will take, in words.
+    `diff` is a unified diff with secrets masked; `forecast` what the release will take, in words;
+    `detail` all that is known of the change, None where only a host's own release is at stake.
+    `blocked`: nothing can be planned there; the service may be "", for a whole host.
     """
 
     host: str
@@ -24,68 +30,119 @@ class Step:
     reason: str = ""
     diff: tuple[str, ...] = field(default=(), repr=False)
     forecast: tuple[str, ...] = ()
+    detail: Detail | None = field(default=None, repr=False)
+    blocked: bool = False
 
 
 def pending(steps: Sequence[Step]) -> list[Step]:
     return [step for step in steps if step.action]
 
 
-def drawing(steps: Sequence[Step]) -> RenderableType:
+def drawing(steps: Sequence[Step], total: Figure | None = None) -> RenderableType:
+    """`total`: seconds of all of it. What is the same on several hosts is shown once: fifty hosts
+    with one change are read as one change."""
     from rich.console import Group
     from rich.text import Text
 
     parts: list[RenderableType] = []
-    diffs: dict[tuple[str, ...], str] = {}
-    forecasts: dict[tuple[str, ...], str] = {}
+    told: dict[tuple[str, Any], str] = {}
     for step in steps:
-        style = "bold" if step.action else "dim"
+        style = "bold red" if step.blocked else "bold" if step.action else "dim"
         parts.append(Text(line(step), style))
-        if first := _told(diffs, step.diff, step.host):
-            parts.append(Text(f"  the same diff as on {first}", "dim"))
-        else:
-            parts += [Text(f"  {harmless(row)}", _style(row)) for row in step.diff]
-        forecast = step.forecast if step.action else ()
-        if first := _told(forecasts, forecast, step.host):
-            parts.append(Text(f"  forecast: the same as on {first}", "cyan"))
-        else:
-            parts += [Text(f"  forecast: {harmless(row)}", "cyan") for row in forecast]
+        same: dict[str, list[str]] = {}
+        for name, rows in _blocks(step):
+            first = told.setdefault((name, tuple(rows)), step.host)
+            if name and first != step.host:
+                same.setdefault(first, []).append(name)
+            else:
+                parts += [Text(f"  {harmless(text)}", style) for text, style in rows]
+        parts += [
+            Text(f"  the same as on {first}: {', '.join(names)}", "dim")
+            for first, names in same.items()
+        ]
+    parts += [Text(text, "bold") for text in _closing(steps, total)]
     return Group(*parts)
 
 
-def _told(before: dict[tuple[str, ...], str], rows: tuple[str, ...], host: str) -> str:
-    """The host that these rows were shown for, "" if they are new: fifty hosts with one change
-    are read as one change."""
-    if not rows:
-        return ""
-    first = before.setdefault(rows, host)
-    return "" if first == host else first
+def _blocks(step: Step) -> Iterator[tuple[str, list[Line]]]:
+    """(name, lines); a block without a name is each host's own."""
+    if reasons := _reasons(step):
+        yield "reasons", [(f"· {why}", "") for why in reasons]
+    if step.diff:
+        yield "diff", [(row, _style(row)) for row in step.diff]
+    if step.detail is not None:
+        from opsctl.views import ahead
+
+        yield from ahead.blocks(step.detail, changes=bool(step.action))
+
+
+def _reasons(step: Step) -> tuple[str, ...]:
+    """One line a changed flag, where there are several; a single one stands in the headline."""
+    why = step.detail.why if step.detail is not None and step.action else ()
+    return why if len(why) > 1 and all(reason in step.reason for reason in why) else ()
+
+
+def _closing(steps: Sequence[Step], total: Figure | None) -> Iterator[str]:
+    wanted = [step for step in steps if step.action]
+    if total is None or len(wanted) < 2:
+        return
+    from opsctl.views import ahead
+
+    order = ", ".join(f"{step.host} {step.service}" for step in wanted)
+    yield f"in this order, each after the one before is confirmed: {order}"
+    yield f"in all {ahead.lasting(total)}"
 
 
 def line(step: Step) -> str:
     """Reasons of the rollout engine begin with what is done; the others are told after it."""
+    who = f"{step.host} {step.service}".strip()
+    if step.blocked:
+        return f"{who}: cannot be planned: {harmless(step.reason)}"
     what, why = step.action or "no change", harmless(step.reason)
+    if reasons := _reasons(step):
+        return f"{who}: {why.partition(':')[0]}: {len(reasons)} changes"
     if why.startswith(("restart:", "no restart:", "start:")):
         what = why
     elif why:
         what = f"{what}: {why}"
-    return f"{step.host} {step.service}: {what}"
+    return f"{who}: {what}"
 
 
-def document(steps: Sequence[Step]) -> dict[str, Any]:
+def document(steps: Sequence[Step], total: Figure | None = None) -> dict[str, Any]:
+    """For programs. Steps stand in the order in which they are done. Figures X come with `X_band`,
+    `X_basis` and `X_source`, as in a forecast; those that need a description are left out where
+    there is none."""
     return {
         "schema_version": 1,
         "changes": len(pending(steps)),
-        "steps": [
-            {
-                "host": step.host,
-                "service": step.service,
-                "action": step.action or None,
-                "reason": step.reason,
-                "diff": list(step.diff),
-                "forecast": list(step.forecast),
-            }
-            for step in steps
-        ],
+        **_lasting(total),
+        "steps": [_step(step) for step in steps],
+    }
+
+
+def _lasting(total: Figure | None) -> dict[str, Any]:
+    if total is None:
+        return {"seconds": None}
+    from opsctl.forecast.document import sized
+
+    return sized("seconds", total)
+
+
+def _step(step: Step) -> dict[str, Any]:
+    more: dict[str, Any] = {}
+    if step.detail is not None:
+        from opsctl.views import ahead
+
+        more = ahead.entry(step.detail)
+    return {
+        "host": step.host,
+        "service": step.service or None,
+        "action": step.action or None,
+        "blocked": step.blocked,
+        "reason": step.reason,
+        "diff": list(step.diff),
+        "forecast": list(step.forecast),
+        **more,
     }
 
 

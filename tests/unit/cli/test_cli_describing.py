@@ -1,15 +1,23 @@
 """deploy, render, config, lab: from a description to hosts, folders and tables."""
 
-import dataclasses
+import base64
+import copy
 import json
 from pathlib import Path
 
 import pytest
 
-from opsctl import lab, rollout
-from opsctl.errors import DoesNotFit, OpsctlError
+from opsctl import lab
+from opsctl.errors import OpsctlError
 
 CANARY = "canary-5d1e7c"
+REFERENCE = json.loads(
+    (Path(__file__).parent.parent / "views" / "collect-reference.json").read_text()
+)
+
+
+def collected(name):
+    return {**copy.deepcopy(REFERENCE), "host": name}
 
 
 @pytest.fixture
@@ -20,7 +28,7 @@ def described(cli):
         one["secrets"] = {"api-key": CANARY}
         one["flags"] = {"tp-size": 8, "hicache-ratio": 4.0, "enable-hierarchical-cache": True}
         cli.hosts[name].verbs |= {
-            "facts": {},
+            "facts": {"standing": collected(name)["services"][0]},
             "stage": lambda call: {
                 "changed": True,
                 "digest": call.json["digest"],
@@ -92,32 +100,68 @@ def test_a_host_that_cannot_be_asked_stops_a_deployment(described):
     assert "launch" not in verbs(described, "h1")
 
 
+def unfit(described, *names):
+    """Their forecasts do not fit: the flags make more ranks than there are GPUs of a huge model."""
+    for name in names or described.hosts:
+        facts = described.hosts[name].verbs["facts"]
+        described.hosts[name].verbs["facts"] = {**facts, **TOO_LITTLE}
+
+
+TOO_LITTLE = {
+    "model": {"path": "/srv/m", "exists": True, "texts": {"config.json": json.dumps(
+        {
+            "architectures": ["DeepseekV3ForCausalLM"], "model_type": "deepseek_v3",
+            "kv_lora_rank": 512, "qk_rope_head_dim": 64, "qk_nope_head_dim": 128,
+            "v_head_dim": 128, "num_hidden_layers": 61, "num_attention_heads": 64,
+            "num_key_value_heads": 64, "hidden_size": 7168, "torch_dtype": "bfloat16",
+        }
+    )}},
+    "memory": {"total": 40 << 30, "available": 30 << 30, "swap_total": 0, "swap_used": 0},
+    "gpus": [
+        {"index": n, "name": "NVIDIA RTX PRO 6000", "state": "ok", "memory_total": 97887 << 20}
+        for n in range(8)
+    ],
+    "starts": [],
+}  # fmt: skip
+
+
 @pytest.mark.parametrize("limit", [["--limit", "h1"], []])
-def test_what_does_not_fit_ends_with_8_and_changes_nothing(described, monkeypatch, limit):
-    def stage(host, name, service, check=False, override=""):
-        raise DoesNotFit("leaves 3.0 GiB", host=host.name, step=name, hint="lower hicache-ratio")
-
-    monkeypatch.setattr(rollout, "stage", stage)
+def test_what_does_not_fit_ends_with_8_and_changes_nothing(described, limit):
+    calibrate(described)
+    unfit(described)
     done = described("deploy", "--yes", *limit)
-    assert done.exit_code == 8
-    assert "leaves 3.0 GiB" in done.stderr
+    assert done.exit_code == 8, done.output
+    assert "of the forecast" not in done.stderr and "does not fit: -" in done.stderr
     assert "next: lower hicache-ratio" in done.stderr
-    assert verbs(described, "h1") == []
+    for name in ("h1", "h2"):
+        assert "lock" not in verbs(described, name)
+        assert all(call.args == ("--check",) for call in described.hosts[name].said("stage"))
+        assert (name in done.stderr) == (name == "h1" or not limit)
 
 
-def test_a_forecast_that_was_overridden_is_told(described, monkeypatch):
-    real = rollout.stage
+def calibrate(described):
+    for one in described.raw["hosts"].values():
+        one["sglang_services"]["kimi"]["memory"] = {"calibration": {"kv_tokens": 159277}}
 
-    def stage(host, name, service, check=False, override=""):
-        staged = real(host, name, service, check=check)
-        return dataclasses.replace(staged, warning=f"leaves 3.0 GiB; overridden: {override}")
 
-    monkeypatch.setattr(rollout, "stage", stage)
-    done = described("deploy", "--dry-run", "--limit", "h1", "--override-forecast", "a test")
-    assert "warning: h1 kimi: leaves 3.0 GiB; overridden: a test" in done.stderr
-    described("deploy", "--yes", "--limit", "h1", "--override-forecast", "a test")
+def test_a_forecast_that_was_overridden_is_told_and_recorded(described):
+    calibrate(described)
+    unfit(described, "h1")
+    override = ("--limit", "h1", "--override-forecast", "a test")
+    done = described("deploy", "--dry-run", *override)
+    assert done.exit_code == 0, done.output
+    assert "overridden: a test" in done.stdout
+    done = described("deploy", "--yes", "--reason", "why not", *override)
+    assert done.exit_code == 0, done.output
     (lock,) = described.hosts["h1"].said("lock")
-    assert lock.args[lock.args.index("--reason") + 1] == "forecast overridden: a test"
+    reason = "why not; forecast overridden: a test"
+    assert lock.args[lock.args.index("--reason") + 1] == reason
+    assert described.hosts["h1"].said("launch")[0].json["reason"] == reason
+    files = described.hosts["h1"].said("stage")[-1].json["files"]
+    (manifest,) = [
+        json.loads(base64.b64decode(f["b64"])) for f in files if f["path"] == "release.json"
+    ]
+    assert manifest["expect"]["override"] == "a test"
 
 
 def test_render_writes_files_by_host_and_asks_no_host(described, tmp_path):

@@ -106,6 +106,7 @@ def test_the_codes_are_those_that_are_documented():
         "NothingSelected": 2,
         "Refused": 2,
         "ChangesPending": 3,
+        "StalePlan": 3,
         "Unreachable": 4,
         "RolledBack": 5,
         "GateFailed": 6,

@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
+from opsctl import rollout
 from opsctl.errors import DoesNotFit, OpsctlError, SpecError
 from opsctl.remote.fake import Call, FakeHost
-from opsctl.rollout import refuse, stage
+from opsctl.rollout import Staged, refuse
 from opsctl.spec.models import Service
 
 GIB = 1 << 30
@@ -48,6 +49,11 @@ def service(ratio: float = 4.0, **more: Any) -> Service:
             **more,
         }
     )
+
+
+def stage(host: FakeHost, name: str, what: Service, **more: Any) -> Staged:
+    (one,) = rollout.stage(host, {name: what}, **more)
+    return one
 
 
 class Machine(FakeHost):

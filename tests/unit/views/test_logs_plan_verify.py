@@ -90,7 +90,6 @@ def test_a_plan_in_words_and_in_json():
         "  --- a\n"
         "  +x\n"
         "   y\n"
-        "  forecast: fits\n"
         "h2 kimi: no restart: nothing changed\n"
         "h3 kimi: stop: asked for\n"
         "h4 kimi: no change: is not running\n"
@@ -101,6 +100,7 @@ def test_a_plan_in_words_and_in_json():
         "service": "kimi",
         "action": "swap",
         "reason": "restart: hicache-ratio 2.0 → 4.0",
+        "blocked": False,
         "diff": ["--- a", "+x", " y"],
         "forecast": ["fits"],
     }
@@ -155,15 +155,11 @@ def test_what_is_the_same_on_many_hosts_is_shown_once():
         "h1 kimi: start: new\n"
         "  --- a\n"
         "  +x\n"
-        "  forecast: fits\n"
-        "  forecast: barely\n"
         "h2 kimi: start: new\n"
-        "  the same diff as on h1\n"
-        "  forecast: the same as on h1\n"
+        "  the same as on h1: diff\n"
         "h3 kimi: start: new\n"
         "  --- a\n"
         "  +y\n"
-        "  forecast: the same as on h1\n"
         "h4 kimi: start: new\n"
     )
     assert plan.document(steps)["steps"][1]["diff"] == list(diff)

@@ -1,0 +1,110 @@
+"""Plan files on this machine: written for their owner alone, read with care."""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from opsctl.cli.frame import Settings
+from opsctl.errors import OpsctlError, Refused, StalePlan
+
+if TYPE_CHECKING:
+    from opsctl.rollout.planfile import Asked
+    from opsctl.rollout.planned import Planned
+
+
+def meant(services: Sequence[str] | None) -> Path | None:
+    """The plan file that deploy's arguments name; None if they name services. A file has a slash in
+    its name, ends in .json, or is there. Raises Refused for a file among other names."""
+    files = [
+        name for name in services or () if "/" in name or name.endswith(".json") or _is_file(name)
+    ]
+    if not files:
+        return None
+    if services is None or len(services) > 1:
+        raise Refused(
+            f"{files[0]} is a plan file, and a plan says itself what is deployed",
+            hint=f"opsctl deploy {files[0]}",
+        )
+    return Path(files[0])
+
+
+def _is_file(name: str) -> bool:
+    return bool(name) and Path(name).is_file()
+
+
+def asked(settings: Settings, services: Sequence[str], override: str, canary: str) -> Asked:
+    from opsctl import inventory
+    from opsctl.rollout.planfile import Asked
+
+    where = str(inventory.find(settings.inventory))
+    return Asked(tuple(services), settings.hosts, canary, override, where)
+
+
+def of(found: Planned, question: Asked) -> dict[str, Any]:
+    """The document of this plan, of this moment."""
+    from opsctl.rollout.planfile import document
+    from opsctl.rollout.run import whoami
+
+    return document(found, question, created=time.time(), by=whoami())
+
+
+def write(path: Path, plan: dict[str, Any]) -> None:
+    """Mode 0600, all or nothing. Raises OpsctlError."""
+    content = json.dumps(plan, indent=1, ensure_ascii=True) + "\n"
+    new = ""
+    try:
+        handle, new = tempfile.mkstemp(prefix=".opsctl-plan-", dir=path.parent)  # mode 0600
+        with os.fdopen(handle, "w") as file:
+            file.write(content)
+        Path(new).replace(path)
+    except OSError as error:
+        if new:
+            Path(new).unlink(missing_ok=True)
+        raise OpsctlError(f"cannot write {path}: {error.strerror or error}") from error
+
+
+def read(path: Path, longest: float) -> dict[str, Any]:
+    """The plan. Raises Refused for what is no plan file, StalePlan if it is older than `longest`
+    seconds."""
+    from opsctl.rollout.planfile import AHEAD, LARGEST, age, parsed
+    from opsctl.views.figures import span
+
+    try:
+        with path.open("rb") as file:
+            content = file.read(LARGEST + 1)
+    except FileNotFoundError:
+        raise Refused(
+            f"there is no file {path}", hint="opsctl plan --out FILE writes a plan"
+        ) from None
+    except OSError as error:
+        raise Refused(f"cannot read {path}: {error.strerror or error}") from error
+    if len(content) > LARGEST:
+        raise Refused(f"{path} is no plan file: it is larger than {LARGEST >> 20} MiB")
+    plan = parsed(content, str(path))
+    old = age(plan, time.time())
+    if old > longest:
+        raise StalePlan(
+            f"{path} was made {span(old)} ago, and a plan is good for {span(longest)}",
+            hint="plan again, or give --max-age",
+        )
+    if old < -AHEAD:
+        raise StalePlan(
+            f"{path} was made {span(-old)} in the future, by the clock of this machine",
+            hint="set the clocks, and plan again",
+        )
+    return plan
+
+
+def judge(path: Path, plan: dict[str, Any], now: dict[str, Any]) -> None:
+    """Raises StalePlan, telling everything that has changed since."""
+    from opsctl.rollout.planfile import stale
+
+    if changed := stale(plan, now):
+        lines = [f"{path} does not hold any more; since it was made", *changed]
+        raise StalePlan("\n".join(lines), hint=f"opsctl plan --out {path} plans again")

@@ -1,0 +1,252 @@
+"""The plan file: what was planned, for which hosts, on what grounds; and whether that still holds.
+
+Both are functions over documents. docs/architecture.md has the form. No secret stands in it: of a
+description it holds the manifest, where a secret is 16 digits that change with it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+import opsctl
+from opsctl.errors import Refused
+from opsctl.forecast.fit import FITS, NOT, TIGHT, UNKNOWN
+from opsctl.release.diff import quiet_reasons, restart_reasons
+from opsctl.rollout.model import Key
+from opsctl.rollout.planned import Planned
+
+KIND, SCHEMA = "opsctl plan", 1
+LARGEST = 16 << 20  # bytes; fifty hosts with three services each take less than half a MiB
+AHEAD = 300  # seconds that the clock of another machine may be ahead
+_WORSE = (FITS, TIGHT, UNKNOWN, NOT)
+_ONCE = ("expect", "digest")  # of a manifest: what the description does not say
+
+Document = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Asked:
+    """With what `plan` was asked, so that the same can be asked again."""
+
+    services: tuple[str, ...]
+    limit: tuple[str, ...]
+    canary: str
+    override: str
+    inventory: str
+
+
+def document(found: Planned, asked: Asked, *, created: float, by: str) -> dict[str, Any]:
+    """The plan, JSON-ready. Raises nothing; whoever writes it makes sure that it can be done."""
+    releases: dict[str, Any] = {}
+    steps = []
+    for action in found.plan.actions:
+        one, told = found.staged[action.key], found.details[action.key]
+        said = {k: v for k, v in one.release.manifest.items() if k not in _ONCE}
+        mark = _hash(said)
+        releases[mark] = said
+        steps.append(
+            {
+                "host": action.host,
+                "service": action.service,
+                "action": action.kind,
+                "reason": action.reason,
+                "digest": one.digest,
+                "engine": one.release.manifest["engine"]["version"],
+                "description": mark,
+                "stood": _stood(one.state, one.diff),
+                "verdict": told.verdict,
+                "ram_verdict": told.ram,
+                "gpu_verdict": told.gpu,
+                "override": told.override or None,
+            }
+        )
+    whole = {
+        "schema_version": SCHEMA,
+        "kind": KIND,
+        "opsctl": opsctl.__version__,
+        "created": datetime.fromtimestamp(created, UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+        "by": by,
+        "asked": {
+            "services": list(asked.services),
+            "limit": list(asked.limit),
+            "canary": asked.canary,
+            "override": asked.override,
+            "inventory": asked.inventory,
+        },
+        "fingerprint": _hash([[s["host"], s["service"], s["description"]] for s in steps]),
+        "descriptions": releases,
+        "steps": steps,
+    }
+    return {**whole, "checksum": _hash(whole)}
+
+
+def _stood(state: Mapping[str, Any], diff: str) -> dict[str, Any]:
+    """What stood and ran there. `unit`: a mark of how the unit differs, since an edited unit may be
+    edited again."""
+    known, manifest = state.get("release") or {}, state.get("manifest") or {}
+    return {
+        "running": known.get("running"),
+        "confirmed": known.get("confirmed"),
+        "edited": bool(known.get("edited")),
+        "dropins": sorted(state.get("dropins") or ()),
+        "active": state.get("state") in ("active", "activating", "reloading"),
+        "engine": (manifest.get("engine") or {}).get("version"),
+        "unit": _hash(diff),
+    }
+
+
+def _hash(value: Any) -> str:
+    text = json.dumps(value, sort_keys=True, ensure_ascii=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+# -- reading --------------------------------------------------------------------------------------
+
+
+def parsed(content: bytes, name: str) -> dict[str, Any]:
+    """A plan file's document. Raises Refused for what is none, of another schema, or damaged."""
+    no_plan = Refused(f"{name} is no plan file", hint="opsctl plan --out FILE writes one")
+    try:
+        value = json.loads(content)
+    except ValueError:
+        if content.lstrip().startswith(b"{") and KIND.encode() in content[:4096]:
+            raise _damaged(name) from None
+        raise no_plan from None
+    if not isinstance(value, dict) or value.get("kind") != KIND:
+        raise no_plan
+    if value.get("schema_version") != SCHEMA:
+        raise Refused(
+            f"{name} is a plan of schema {value.get('schema_version')}, and opsctl "
+            f"{opsctl.__version__} reads schema {SCHEMA}",
+            hint="plan again with this opsctl",
+        )
+    if value.get("checksum") != _hash({k: v for k, v in value.items() if k != "checksum"}):
+        raise _damaged(name)
+    try:
+        asked_of(value)
+        age(value, 0)
+        for step in value["steps"]:
+            _ = step["stood"]["unit"], value["descriptions"][step["description"]]
+    except (KeyError, TypeError, ValueError):
+        raise _damaged(name) from None
+    return value
+
+
+def _damaged(name: str) -> Refused:
+    return Refused(
+        f"{name} is damaged: it was cut off or changed after it was written",
+        hint="opsctl plan --out FILE writes a new one",
+    )
+
+
+def asked_of(plan: Document) -> Asked:
+    asked = plan["asked"]
+    return Asked(
+        tuple(map(str, asked["services"])),
+        tuple(map(str, asked["limit"])),
+        str(asked["canary"]),
+        str(asked["override"]),
+        str(asked["inventory"]),
+    )
+
+
+def age(plan: Document, now: float) -> float:
+    """Seconds since it was written; below zero if that is in the future."""
+    written = datetime.strptime(plan["created"], "%Y-%m-%dT%H:%M:%SZ").replace(tzinfo=UTC)
+    return now - written.timestamp()
+
+
+# -- whether it still holds -----------------------------------------------------------------------
+
+
+def stale(then: Document, now: Document) -> list[str]:
+    """What has changed since the plan was made, for people; [] if it still holds. `now`: the same
+    question asked again. What has become better is no reason to refuse."""
+    found = []
+    if then["opsctl"] != now["opsctl"]:
+        found.append(f"opsctl {now['opsctl']} is at work, and {then['opsctl']} made the plan")
+    before, after = _keyed(then), _keyed(now)
+    found += [f"{_who(k)}: is not selected any more" for k in before if k not in after]
+    found += [f"{_who(k)}: was not in the plan" for k in after if k not in before]
+    if not found and list(before) != list(after):
+        order = " → ".join(", ".join(_who(k) for k in keys) for keys in (before, after))
+        found.append(f"the order: {order}")
+    for key in before:
+        if key in after:
+            found += _differs(key, (before[key], then), (after[key], now))
+    return found
+
+
+def _keyed(plan: Document) -> dict[Key, Mapping[str, Any]]:
+    return {(step["host"], step["service"]): step for step in plan["steps"]}
+
+
+def _who(key: Key) -> str:
+    return f"{key[1]} on {key[0]}"
+
+
+def _differs(
+    key: Key, then: tuple[Mapping[str, Any], Document], now: tuple[Mapping[str, Any], Document]
+) -> list[str]:
+    (old, plan), (new, again) = then, now
+    host, service = key
+    found = []
+    if old["description"] != new["description"]:
+        words = "; ".join(
+            _described(
+                {**plan["descriptions"][old["description"]], "digest": old["digest"]},
+                {**again["descriptions"][new["description"]], "digest": new["digest"]},
+            )
+        )
+        found.append(f"description of {service} on {host}: {words}")
+    elif old["digest"] != new["digest"]:
+        words = f"{_short(old['digest'])} → {_short(new['digest'])}"
+        found.append(f"{service} on {host}: {words}, of the same description")
+    found += [f"on {host} {words}" for words in _moved(service, old["stood"], new["stood"])]
+    if not found and old["action"] != new["action"]:
+        words = f"{old['action']} → {new['action']} ({new['reason']})"
+        found.append(f"{service} on {host}: what is to be done: {words}")
+    for name in ("ram_verdict", "gpu_verdict", "verdict"):
+        was, is_ = old[name], new[name]
+        if is_ != was and _WORSE.index(is_) > _WORSE.index(was):
+            which = {"ram_verdict": " of RAM", "gpu_verdict": " of GPU memory"}.get(name, "")
+            found.append(f"{service} on {host}: the forecast{which}: {was} → {is_}")
+            break
+    return found
+
+
+def _described(old: Mapping[str, Any], new: Mapping[str, Any]) -> Sequence[str]:
+    blank = {"expect": None}
+    restarting = restart_reasons({**old, **blank}, {**new, **blank})
+    quiet = quiet_reasons({**old, **blank}, {**new, **blank})
+    return list(dict.fromkeys([*restarting, *quiet]))
+
+
+def _moved(service: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[str]:
+    """What happened on the host meanwhile."""
+    if old["running"] != new["running"]:
+        is_, was = _short(new["running"]), _short(old["running"])
+        yield f"{service} has {is_} in place instead of {was}"
+    if old["edited"] != new["edited"]:
+        yield f"the unit of {service} {'was edited' if new['edited'] else 'is not edited any more'}"
+    elif old["unit"] != new["unit"] and old["running"] == new["running"] and new["edited"]:
+        yield f"the unit of {service} was edited again"
+    if old["dropins"] != new["dropins"]:
+        was, is_ = (", ".join(names) or "none" for names in (old["dropins"], new["dropins"]))
+        yield f"drop-ins of {service}: {was} → {is_}"
+    if old["active"] != new["active"]:
+        yield f"{service} {'runs' if new['active'] else 'does not run any more'}"
+    if old["confirmed"] != new["confirmed"] and old["running"] == new["running"]:
+        is_, was = _short(new["confirmed"]), _short(old["confirmed"])
+        yield f"the confirmed release of {service} is {is_} instead of {was}"
+
+
+def _short(digest: object) -> str:
+    if digest == "0":
+        return "a unit of other hands"
+    return f"release {str(digest)[:12]}" if digest else "nothing"

@@ -1,0 +1,156 @@
+"""All services of one host, forecast together: what is deployed in one go must fit in one go. Pure.
+
+Each service is judged at its own start and at the end: services before it in the order run their
+new releases by then, and what they give back counts; those after it hold what they hold, and may
+take more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from opsctl import forecast
+from opsctl.forecast.expectation import Forecast
+from opsctl.forecast.fit import NOT
+from opsctl.forecast.host.memory import process
+from opsctl.release.model import Release
+from opsctl.rollout.model import Wanted
+from opsctl.rollout.plan import decide
+from opsctl.spec.models import Service
+
+Facts = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Judged:
+    """One service. `release`: rendered without an expectation, `expect`: the one to render it with.
+    The rest as in Staged."""
+
+    release: Release
+    expect: Mapping[str, Any] | None
+    state: Mapping[str, Any]
+    facts: Facts
+    found: Forecast
+    unfit: str
+    warning: str
+    problems: tuple[str, ...]
+
+
+def judge(
+    services: Mapping[str, Service],
+    bare: Mapping[str, Release],
+    facts: Mapping[str, Facts],
+    override: str = "",
+) -> dict[str, Judged]:
+    """By service, in the order in which they are touched."""
+    alone = {name: _forecast(services[name], bare[name], facts[name]) for name in services}
+    found = alone
+    if len(services) > 1:
+        facts = {
+            name: {**facts[name], "others": others(name, facts[name], alone)} for name in services
+        }
+        found = {name: _forecast(services[name], bare[name], facts[name]) for name in services}
+    return {name: _judged(name, bare[name], facts[name], found[name], override) for name in found}
+
+
+def _forecast(service: Service, release: Release, facts: Facts) -> Forecast:
+    return forecast.forecast(release.manifest, facts, service.memory.calibration)
+
+
+def others(name: str, facts: Facts, planned: Mapping[str, Forecast]) -> list[dict[str, Any]]:
+    """The host's answer about the services beside `name`; of those that are deployed with it, what
+    their new releases will take."""
+    told = {one["service"]: dict(one) for one in facts.get("others") or ()}
+    order = list(planned)
+    for place, other in enumerate(order):
+        found = planned[other]
+        if other == name or found.case is None or found.result is None:
+            continue
+        total = found.result.host_total
+        told[other] = {
+            "service": other,
+            "state": "active",
+            "enabled": "enabled",
+            "standing": True,
+            "expected": total,
+            "ranks": len(found.case.ranks),
+            "process": process(found.case).value,
+            "held": (told.get(other) or {}).get("held") or 0,
+            "settled": total is not None and place < order.index(name),
+        }
+    return list(told.values())
+
+
+def _judged(name: str, release: Release, facts: Facts, found: Forecast, override: str) -> Judged:
+    state: Mapping[str, Any] = facts.get("standing") or {"service": name, "state": "absent"}
+    problem, starts = unfit(found), _starts(name, state, release)
+    reason = override or _recorded(state, release)
+    expect = settled(found.expect, state.get("manifest"), release)
+    warning = ""
+    if problem and reason:
+        expect = {**(expect or {}), "override": reason}
+        warning = f"{problem}; overridden: {reason}"
+    elif problem and not starts:
+        warning = f"{problem}; it runs already, and is not restarted"
+    short = gpus_short(release.manifest, facts)
+    return Judged(
+        release,
+        expect,
+        state,
+        facts,
+        found,
+        problem if problem and not reason and starts else "",
+        warning,
+        (short,) if short else (),
+    )
+
+
+def _starts(name: str, state: Mapping[str, Any], release: Release) -> bool:
+    """Whether this deployment starts the service (anew): one that runs on as it is may be in a
+    host that is tight by now, and nobody is helped by refusing to leave it alone."""
+    wanted = Wanted(release.digest, release.manifest)
+    return decide("swap", "", name, state, wanted).restarts
+
+
+def _recorded(state: Mapping[str, Any], release: Release) -> str:
+    """The reason with which this very release was overridden here before."""
+    manifest = state.get("manifest") or {}
+    if manifest.get("digest") != release.digest:
+        return ""
+    return str((manifest.get("expect") or {}).get("override") or "")
+
+
+def settled(
+    new: Mapping[str, Any] | None, standing: Mapping[str, Any] | None, release: Release
+) -> Mapping[str, Any] | None:
+    """The expectation to write: the standing one, as long as it says nothing wrong of the same
+    release; else a second deployment of the same description would always find a change."""
+    if standing is None or standing.get("digest") != release.digest:
+        return new
+    old: Mapping[str, Any] | None = standing.get("expect")
+    return old if forecast.still_holds(old, new) else new
+
+
+def gpus_short(manifest: Mapping[str, Any], facts: Facts) -> str:
+    """Why the host's GPUs cannot hold the ranks; "" if they can, or if it shows none: then nothing
+    is known here, and the role `cuda` or the start itself will tell."""
+    cards = [gpu["index"] for gpu in facts.get("gpus") or () if gpu.get("state") == "ok"]
+    if not cards or manifest["flags"].get("device") == "cpu":
+        return ""
+    asked = manifest.get("gpus")
+    lost = [index for index in asked or () if index not in cards]
+    if lost:
+        return f"GPU {', '.join(map(str, lost))} of the description is not there, or not in order"
+    ranks, there = len(manifest["ranks"]), len(asked or cards)
+    if ranks > there:
+        return f"the flags make {ranks} ranks on this host, and it has {there} GPUs in order"
+    return ""
+
+
+def unfit(found: Forecast) -> str:
+    """Why the release does not fit its host; "" if it does, or if nothing is known."""
+    if found.fit is None or found.fit.verdict != NOT:
+        return ""
+    return f"the forecast says that it does not fit: {'; '.join(found.fit.reasons)}"
