@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from opsctl.forecast.device.hardware import capability
 from opsctl.forecast.device.settings import Settings, names
-from opsctl.forecast.values import Case, Heads
+from opsctl.forecast.values import Case, Heads, NoStart
 
 # MLA architectures that SM 10 runs with trtllm_mla, by the release that first does.
 _TRTLLM_MLA: tuple[tuple[str, tuple[int, ...]], ...] = (
-    ("DeepseekV3ForCausalLM", (0, 5, 3)),
+    ("DeepseekV3ForCausalLM", (0, 5, 3, 2)),
     ("KimiK25ForConditionalGeneration", (0, 5, 9)),
     ("MistralLarge3ForCausalLM", (0, 5, 7)),
     ("PixtralForConditionalGeneration", (0, 5, 7)),
@@ -43,6 +43,7 @@ _NEMOTRON_H = names("NemotronHForCausalLM NemotronHPuzzleForCausalLM")
 _MIMO = names("MiMoV2FlashForCausalLM MiMoV2ForCausalLM")
 _GPT_OSS = "GptOssForCausalLM"
 _AITER_HEADS = (16, 128)  # of MLA on one rank, that aiter has kernels for
+_TRTLLM_MHA_SINCE = (0, 5, 6, 1)  # the release from which it is SM 10's own choice
 
 
 def attention(case: Case, set_: Settings) -> tuple[str, str] | None:
@@ -74,12 +75,12 @@ def _default(case: Case, set_: Settings) -> str | None:
         return _on_sm10(case, set_) if grouped else _latent_on_sm10(case, set_)
     if case.shape.architecture == _GPT_OSS:
         return "fa3" if found[0] == 9 else "triton"
-    if found[0] == 12 and case.shape.architecture in _NEMOTRON_H and set_.key >= (0, 5, 19):
-        return "triton" if set_.algorithm else "flashinfer"
+    if found[0] == 12 and grouped:
+        return _on_sm12(case, set_)
     if found[0] == 9 and case.flags.get("kv-cache-dtype") == "fp8_e5m2":
         return "triton"  # fa3 does not read it
     if found[0] == 9:
-        return "fa3" if set_.branches <= 1 or not grouped else "flashinfer"
+        return "fa3" if _one_branch(set_) or not grouped else "flashinfer"
     return "flashinfer" if grouped else "triton"
 
 
@@ -105,12 +106,34 @@ def _on_sm10(case: Case, set_: Settings) -> str | None:
         return None
     if name in GDN:
         return _gdn_on_sm10(set_)
-    if name in _LFM2 or (name in _NEMOTRON_H and key < (0, 5, 19)):
+    if name in _NEMOTRON_H and (0, 5, 7) <= key < (0, 5, 19):
+        own = key < (0, 5, 9) and (set_.algorithm or set_.flags.get("disable-radix-cache"))
+        return None if own else "flashinfer"
+    if name in _LFM2 or (key < _TRTLLM_MHA_SINCE and name != _GPT_OSS):
         return "flashinfer"
     if name in _MIMO and key >= (0, 5, 17):
         return "fa4"
-    one_branch = not set_.algorithm or set_.flags.get("speculative-eagle-topk") is not None
-    return "trtllm_mha" if set_.branches <= 1 and one_branch else "flashinfer"
+    known = not set_.algorithm or set_.flags.get("speculative-eagle-topk") is not None
+    return "trtllm_mha" if known and _one_branch(set_) else "flashinfer"
+
+
+def _one_branch(set_: Settings) -> bool:
+    """The engine's is_no_spec_infer_or_topk_one."""
+    flags = set_.flags
+    if flags.get("speculative-eagle-topk") is None:
+        return True
+    return set_.branches <= 1 and flags.get("page-size") in (None, 1)
+
+
+def _on_sm12(case: Case, set_: Settings) -> str:
+    if _TRTLLM_MHA_SINCE <= set_.key < (0, 5, 7) and _one_branch(set_):
+        raise NoStart(
+            f"{case.version} chooses trtllm_mha on this card and then refuses it: the start would "
+            "fail; set attention-backend"
+        )
+    if case.shape.architecture in _NEMOTRON_H and set_.key >= (0, 5, 19) and set_.algorithm:
+        return "triton"
+    return "flashinfer"
 
 
 def _gdn_on_sm10(set_: Settings) -> str | None:

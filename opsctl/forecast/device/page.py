@@ -77,8 +77,8 @@ def _allowed(backend: str, wanted: int, set_: Settings) -> int:
 
 
 def _sparse(case: Case, set_: Settings) -> int:
-    """DSA: 64 whatever the flag says; on AMD 1 unless aiter has its faster kernels."""
-    if case.hardware.vendor != "amd":
+    """DSA: 64 whatever the flag says; from 0.5.8 on 1 on AMD unless aiter has faster kernels."""
+    if case.hardware.vendor != "amd" or set_.key < (0, 5, 8):
         return 64
     env = set_.env
     if set_.key < (0, 5, 12) or not on(env.get("SGLANG_USE_AITER")):
