@@ -113,8 +113,7 @@ def _arguments(
     found = []
     for dest in sorted({*got, *want}):
         name, value = want.get(dest, (dest, None))
-        flag = known.flags.get(name)
-        there = got.get(dest, flag.unset if flag else None)
+        there = got.get(dest)
         if there != value and not (value is None and there == _usual(dest)):
             found.append(f"{name} would not be rendered as it was; please report it")
     return found

@@ -1,0 +1,363 @@
+"""A text that a shell would run → the one engine that it starts. Nothing is run: what the text
+itself tells is followed (variables, cd, export), what only a run would tell is refused."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import PurePosixPath
+
+from opsctl.importing import docker
+from opsctl.importing.entry import Entry, Other, entry
+from opsctl.importing.marks import plain, whole
+from opsctl.importing.model import Launch, Report
+from opsctl.importing.shell import Scope, Simple, Unreadable, commands, expand, expand_one
+from opsctl.importing.shell.words import Lit, Word
+from opsctl.importing.wrappers import Unwrapped, unwrap
+
+# They prepare, wait or tell; systemd, the roles and the journal do that now.
+_HARMLESS = {
+    *("set", "shopt", "ulimit", "umask", "echo", "printf", "mkdir", "sleep", "wait", "trap", "true"),
+    *(":", "touch", "date", "which", "type", "hash", "nvidia-smi", "disown", "jobs", "tail", "cat"),
+    *("ls", "pwd", "whoami", "hostname", "id", "uname", "free", "df", "exit", "return", "popd"),
+    *("pushd", "tee", "clear", "history", "alias", "unalias", "test", "[", "module", "conda"),
+    *("micromamba", "mamba", "modprobe", "sysctl", "head", "grep"),
+}
+_EXPORTS = ("export", "declare", "typeset", "readonly", "local")
+_DEEPEST = 8
+_PROMPT = re.compile(r"^[ \t]*(?:[\w.-]+@[\w.-]+[^\n$#]{0,80}[$#]|\$)[ \t]+(?=\S)", re.MULTILINE)
+_FENCE = re.compile(r"^[ \t]*(```|~~~)[^\n]*$", re.MULTILINE)
+
+
+@dataclass
+class Reading:
+    """What one text comes to. `others`: (name, line) of commands beside the engine."""
+
+    report: Report
+    files: Mapping[str, str]
+    mounts: tuple[tuple[str, str], ...] = ()
+    launches: list[Launch] = field(default_factory=list)
+    others: list[tuple[str, int]] = field(default_factory=list)
+    strangers: list[Launch] = field(default_factory=list)
+    unread: list[str] = field(default_factory=list)
+    root: str | None = None
+    exporting: bool = False
+
+
+def pasted(text: str, report: Report) -> str:
+    """Without what comes along when people copy: prompts, fences of Markdown, odd blanks."""
+    found = text.replace("\r\n", "\n").replace("\u00a0", " ").replace("\ufeff", "")
+    cleaned = _PROMPT.sub("", _FENCE.sub("", found))
+    if cleaned != found:
+        report.note("dropped", "prompts and fences", "they were copied along; no part of a command")
+    return cleaned
+
+
+def read(text: str, scope: Scope, reading: Reading, *, depth: int = 0) -> None:
+    """Adds to `reading`. What is wrong is told in its report."""
+    if depth > _DEEPEST:
+        reading.report.refuse("scripts start each other too deeply to follow")
+        return
+    try:
+        found = commands(text)
+    except Unreadable as error:
+        reading.report.refuse(str(error))
+        return
+    for at, simple in enumerate(found):
+        before = found[at - 1].after if at else ""
+        if before == "|" and reading.launches:
+            continue  # it only reads what the engine prints: told with the redirections
+        known = len(reading.launches)
+        _command(simple, text, scope, reading, depth)
+        if len(reading.launches) > known:
+            _around(simple, before, reading.report)
+
+
+def one(reading: Reading) -> Launch | None:
+    """The one engine; None with the reason in the report."""
+    report = reading.report
+    strange = [(name, line) for name, line in reading.others if name not in _HARMLESS]
+    if len(reading.launches) > 1:
+        report.refuse(
+            f"starts {len(reading.launches)} engines",
+            hint="import each command by itself, and give each its name: --name SERVICE",
+        )
+        return None
+    if reading.launches:
+        for name, line in strange:
+            report.refuse(
+                f"also runs {name} (line {line}), which a service does not",
+                hint="import the launch command alone; do the rest by hand or in a role",
+            )
+        if tame := sorted({name for name, _ in reading.others if name in _HARMLESS}):
+            report.note("dropped", ", ".join(tame), "beside the engine; a service needs none of it")
+        for path in reading.unread:
+            report.note("told", path, "is read by the script, and was not given here: what it sets "
+                        "is not known; give it with --file PATH=COPY")  # fmt: skip
+        return reading.launches[0]
+    if reading.unread:
+        report.refuse(
+            f"the engine is started by {reading.unread[0]}, which was not given",
+            hint=f"give it: --file {reading.unread[0]}=COPY, or import the running process",
+        )
+        return None
+    return reading.strangers[0] if reading.strangers else Launch([])
+
+
+def _around(simple: Simple, before: str, report: Report) -> None:
+    if before == "||":
+        report.refuse("runs only if the command before it fails")
+    if simple.after == "&":
+        report.note("dropped", "&", "systemd keeps the service running")
+    if simple.after == "|":
+        report.note("dropped", "| …", "what the engine prints is in the journal: opsctl logs")
+    if before == "|":
+        report.note("dropped", "… |", "the engine reads nothing from its standard input")
+    if simple.redirects:
+        report.note("dropped", " ".join(simple.redirects), "what the engine prints is in the "
+                    "journal: opsctl logs")  # fmt: skip
+
+
+def _command(simple: Simple, text: str, scope: Scope, reading: Reading, depth: int) -> None:
+    if not simple.words:
+        _assign(simple, scope, reading, scope)
+        return
+    inner = Scope(dict(scope.values), set(scope.exported), scope.arguments, scope.cwd)
+    _assign(simple, scope, reading, inner, export=True)
+    words = _mended(simple.words, text, reading.report)
+    first = simple.words[0].bare or ""
+    if first in _EXPORTS:
+        _export(words[1:], scope, reading)
+        return
+    argv = [field for word in words for field in expand(word, inner)]
+    if simple.assignments and argv and argv[0].startswith("-"):
+        argv = _labelled(simple, inner, argv, reading.report)
+    if argv and not _builtin(argv, scope, reading, simple.line, depth):
+        program(argv, simple, inner, reading, depth)
+
+
+def _labelled(simple: Simple, inner: Scope, argv: list[str], report: Report) -> list[str]:
+    """command=python3 -m …: a log's own label before what it ran."""
+    label = simple.assignments[-1]
+    value = inner.values.pop(label.name, "")
+    report.note("dropped", f"{label.name}=", "a label of the log that it was copied from")
+    return [*str(value).split(), *argv]
+
+
+def _assign(
+    simple: Simple, scope: Scope, reading: Reading, into: Scope, *, export: bool = False
+) -> None:
+    for assignment in simple.assignments:
+        old = into.values.get(assignment.name)
+        if assignment.value is None:
+            items = [f for word in assignment.array for f in expand(word, scope)]
+            kept = old if assignment.append and isinstance(old, list) else []
+            into.values[assignment.name] = [*kept, *items]
+            continue
+        value = expand_one(assignment.value, into)
+        if assignment.append and isinstance(old, str):
+            value = old + value
+        into.values[assignment.name] = value
+        if export or reading.exporting:
+            into.exported.add(assignment.name)
+
+
+def _export(words: list[Word], scope: Scope, reading: Reading) -> None:
+    for word in words:
+        for text in [expand_one(word, scope)]:
+            name, equals, value = text.partition("=")
+            if text.startswith("-"):
+                continue
+            if equals:
+                scope.values[name] = value
+            scope.exported.add(name)
+
+
+def _builtin(argv: list[str], scope: Scope, reading: Reading, line: int, depth: int) -> bool:
+    """What changes how the rest is read. Answers whether it was one of these."""
+    name = argv[0]
+    if name in ("cd", "pushd"):
+        target = next((word for word in argv[1:] if not word.startswith("-")), "")
+        here = scope.cwd or ""
+        known = target.startswith("/") or (here and whole(target))
+        scope.cwd = str(PurePosixPath(here, target)) if known and whole(target) else None
+        return True
+    if name in ("source", "."):
+        _source(argv, scope, reading, depth)
+        return True
+    if name == "unset":
+        for word in argv[1:]:
+            scope.values.pop(word, None)
+            scope.exported.discard(word)
+        return True
+    if name == "set" and ("-a" in argv or "allexport" in argv):
+        reading.exporting = "+a" not in argv
+    if name == "eval":
+        reading.report.refuse(f"line {line} builds a command by eval, which only a run decides")
+        return True
+    return False
+
+
+def _source(argv: list[str], scope: Scope, reading: Reading, depth: int) -> None:
+    path = argv[1] if len(argv) > 1 else ""
+    if path.endswith("/bin/activate") and whole(path):
+        full = PurePosixPath(scope.cwd or "/", path)
+        absolute = path.startswith("/") or scope.cwd is not None
+        reading.root = str(full.parent.parent) if absolute else None
+        reading.report.note("dropped", f"source {path}", "the unit names the environment itself")
+    elif path in reading.files:
+        arguments = scope.arguments
+        scope.arguments = argv[2:] or arguments
+        read(reading.files[path], scope, reading, depth=depth + 1)
+        scope.arguments = arguments
+    else:
+        reading.unread.append(plain(path))
+
+
+def program(
+    argv: list[str], simple: Simple, scope: Scope, reading: Reading, depth: int
+) -> None:
+    report = Report()
+    left = unwrap(argv, report)
+    inner = _inner(left, scope)
+    if left.script is not None or left.script_file is not None:
+        _nested(left, inner, reading, report, depth)
+        return
+    name = PurePosixPath(left.argv[0]).name if left.argv else ""
+    if name in docker.PROGRAMS:
+        _container(left, inner, reading, report, simple)
+        return
+    way = entry(left.argv)
+    if isinstance(way, Entry):
+        _keep(reading, report)
+        reading.launches.append(_launch(left, inner, reading))
+    elif left.argv and left.argv[0] in reading.files:
+        file = Unwrapped([], script_file=left.argv[0], arguments=left.argv[1:])
+        _nested(file, inner, reading, report, depth)
+    elif isinstance(way, Other) and (way.what or not name):
+        reading.strangers.append(_launch(left, inner, reading))
+        reading.others.append((plain(name) or "nothing", simple.line))
+    else:
+        if name.endswith(".sh"):
+            reading.unread.append(plain(left.argv[0]))
+            return
+        if name not in _HARMLESS:
+            reading.strangers.append(_launch(left, inner, reading))
+        reading.others.append((plain(name), simple.line))
+
+
+def _inner(left: Unwrapped, scope: Scope) -> Scope:
+    values, exported = dict(scope.values), set() if left.clear else set(scope.exported)
+    for name in left.unset:
+        values.pop(name, None)
+        exported.discard(name)
+    return Scope(values | left.env, exported | set(left.env), scope.arguments, scope.cwd)
+
+
+def _launch(left: Unwrapped, scope: Scope, reading: Reading) -> Launch:
+    return Launch(
+        left.argv,
+        scope.env(),
+        cwd=scope.cwd,
+        user=left.user,
+        root=reading.root,
+        wrapped=left.wrapped,
+    )
+
+
+def _keep(reading: Reading, report: Report) -> None:
+    reading.report.notes += [n for n in report.notes if n not in reading.report.notes]
+    reading.report.problems += report.problems
+
+
+def _nested(
+    left: Unwrapped, scope: Scope, reading: Reading, report: Report, depth: int
+) -> None:
+    text = left.script
+    if text is None and left.script_file is not None:
+        text = reading.files.get(left.script_file)
+        if text is None:
+            reading.unread.append(plain(left.script_file))
+            return
+    if not whole(text or ""):
+        reading.report.refuse("a shell reads a text with parts that are not known here")
+        return
+    _keep(reading, report)
+    known = len(reading.launches)
+    # A variable that is not exported does not reach another shell.
+    inner = Scope({n: scope.values[n] for n in scope.exported if n in scope.values},
+                  set(scope.exported), left.arguments, scope.cwd)  # fmt: skip
+    read(text or "", inner, reading, depth=depth + 1)
+    for launch in reading.launches[known:]:
+        launch.user = launch.user or left.user
+        launch.wrapped = [*left.wrapped, *launch.wrapped]
+
+
+def _container(
+    left: Unwrapped, scope: Scope, reading: Reading, report: Report, simple: Simple
+) -> None:
+    verb = next((word for word in left.argv[1:] if not word.startswith("-")), "")
+    if verb in ("pull", "rm", "stop", "kill", "network", "volume", "image", "login", "logs", "ps",
+                "container", "system", "wait", "info", "version"):  # fmt: skip
+        report.note("dropped", f"{left.argv[0]} {verb}", "there is no container any more")
+        _keep(reading, report)
+        return
+    _keep(reading, report)
+    launch = docker.run(left.argv, scope.env(), reading.files, reading.mounts, reading.report)
+    if launch is not None:
+        launch.wrapped = [*left.wrapped, *launch.wrapped]
+        settle(launch, reading, scope)
+
+
+def settle(launch: Launch, reading: Reading, scope: Scope) -> None:
+    """The engine within a container's command, which may be a shell's or a wrapper's."""
+    inner = Reading(reading.report, reading.files, reading.mounts)
+    around = Scope(dict(launch.env), set(launch.env), [], launch.cwd)
+    program(launch.argv, Simple(), around, inner, 1)
+    for found in inner.launches:
+        found.container, found.name = launch.container, launch.name
+        found.said = launch.said
+        found.wrapped = [*launch.wrapped, *found.wrapped]
+    reading.launches += inner.launches
+    reading.strangers += inner.strangers
+    reading.others += inner.others
+    reading.unread += inner.unread
+
+
+def _mended(words: list[Word], text: str, report: Report) -> list[Word]:
+    """JSON without its quotes, as ps prints an argument: a shell would take it apart, and the
+    process that was printed had it whole."""
+    found: list[Word] = []
+    at = 0
+    while at < len(words):
+        first = words[at].parts[0] if words[at].parts else None
+        head = re.match(r"(--[\w-]+=)?(?=[\[{])", first.text) if isinstance(first, Lit) else None
+        end = None
+        if head is not None and isinstance(first, Lit) and not first.quoted:
+            end = _json_end(words, at, text, words[at].start + len(head[0]))
+        if end is None or head is None:
+            found.append(words[at])
+            at += 1
+            continue
+        raw = text[words[at].start + len(head[0]) : words[end].end]
+        if '"' in raw:
+            report.note("changed", raw, "JSON without quotes around it, as a list of processes "
+                        "shows it, was taken whole: a shell would take it apart")  # fmt: skip
+        found.append(Word((Lit(head[0] + raw, True),), words[at].start, words[end].end))
+        at = end + 1
+    return found
+
+
+def _json_end(words: list[Word], at: int, text: str, start: int) -> int | None:
+    for end in range(at, min(at + 60, len(words))):
+        raw = text[start : words[end].end]
+        if not raw.endswith(("}", "]")):
+            continue
+        try:
+            if isinstance(json.loads(raw), dict | list):
+                return end
+        except (ValueError, RecursionError):
+            continue
+    return None

@@ -1,0 +1,82 @@
+"""A text of any kind → its description. The one entry for what people paste or keep in files."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from opsctl.importing import compose, script
+from opsctl.importing.describe import Asked, describe
+from opsctl.importing.model import Imported, Launch, Report
+from opsctl.importing.shell import Scope
+from opsctl.importing.unit import launch as unit_launch
+from opsctl.importing.unit import read as unit_read
+from opsctl.importing.unit import risks
+
+KINDS = ("auto", "command", "unit", "docker", "compose")
+_MOST = 4 << 20  # characters
+
+
+def kind_of(texts: Sequence[tuple[str, str]]) -> str:
+    """By what is in it, or by the name of its file."""
+    whole = "\n".join(text for _, text in texts)
+    if unit_read.looks_like(whole) or any(p.endswith((".service", ".container")) for p, _ in texts):
+        return "unit"
+    if compose.document(whole) is not None:
+        return "compose"
+    return "command"
+
+
+def from_text(
+    texts: Sequence[tuple[str, str]], kind: str = "auto", asked: Asked | None = None
+) -> Imported:
+    """`texts`: (path, content); several for a unit with drop-ins. Raises nothing: what is wrong is
+    in `problems`."""
+    asked = asked or Asked()
+    report = Report()
+    whole = "\n".join(text for _, text in texts)
+    found: Launch | None = None
+    if "\0" in whole:
+        report.refuse("holds a NUL character, which no command has")
+    elif len(whole) > _MOST:
+        report.refuse("is larger than any launch command or unit", value=f"{len(whole)} characters")
+    else:
+        found = _launch(texts, whole, kind_of(texts) if kind == "auto" else kind, asked, report)
+    if found is None:
+        found = Launch([])
+        if not report.problems:
+            report.refuse("holds no command")
+    elif asked.cwd and not (found.cwd and found.cwd != "/"):
+        found.cwd = asked.cwd
+    return describe(found, asked, report)
+
+
+def _launch(
+    texts: Sequence[tuple[str, str]], whole: str, kind: str, asked: Asked, report: Report
+) -> Launch | None:
+    if kind == "unit":
+        unit = unit_read.read(texts)
+        report.risks += risks.risks(unit)
+        return unit_launch.launch(unit, asked.files, asked.variables, asked.mounts, report)
+    if kind == "compose":
+        document = compose.document(whole)
+        if document is None:
+            report.refuse("is no compose file: it has no services")
+            return None
+        made = compose.launch(document, asked.service, asked.variables, asked.files, asked.mounts,
+                              report)  # fmt: skip
+        return _within(made, asked, report) if made is not None else None
+    if re.search(r"^kind:[ \t]*(Deployment|Pod|StatefulSet|LeaderWorkerSet)\b", whole, re.MULTILINE):
+        report.refuse("is a manifest of Kubernetes, which is not read",
+                      hint="import the container's command, or the running process")  # fmt: skip
+        return None
+    reading = script.Reading(report, asked.files, asked.mounts)
+    scope = Scope(dict(asked.variables), cwd=asked.cwd or None)
+    script.read(script.pasted(whole, report), scope, reading)
+    return script.one(reading)
+
+
+def _within(made: Launch, asked: Asked, report: Report) -> Launch | None:
+    reading = script.Reading(report, asked.files, asked.mounts)
+    script.settle(made, reading, Scope())
+    return script.one(reading)

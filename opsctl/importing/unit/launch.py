@@ -1,0 +1,203 @@
+"""A unit → the process that systemd would start."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import PurePosixPath
+
+from opsctl.importing import docker, script
+from opsctl.importing.marks import mark, plain
+from opsctl.importing.model import Launch, Report
+from opsctl.importing.shell import Scope, Simple
+from opsctl.importing.unit import envfile, words
+from opsctl.importing.unit.read import Unit
+
+
+def launch(
+    unit: Unit,
+    files: Mapping[str, str],
+    variables: Mapping[str, str],
+    mounts: tuple[tuple[str, str], ...],
+    report: Report,
+) -> Launch | None:
+    known = _specifiers(unit)
+    if unit.has("Container"):
+        return _quadlet(unit, known, files, mounts, report)
+    lines = unit.all("ExecStart")
+    if not lines:
+        report.refuse(
+            "has no ExecStart=: it is a drop-in, or a part of a unit",
+            hint="give the unit itself first, then its drop-ins; systemctl cat prints them together",
+        )
+        return None
+    if len(lines) > 1:
+        report.refuse(f"has {len(lines)} lines ExecStart=; an engine is one process")
+        return None
+    try:
+        env, complete = _environment(unit, known, files, report)
+        env |= variables
+        argv = _argv(lines[0], env, complete, known, unit, report)
+    except words.Malformed as error:
+        report.refuse(str(error), key="ExecStart", hint="systemd itself would not take it")
+        return None
+    if argv is None:
+        return None
+    return _process(unit, argv, env, known, files, mounts, report)
+
+
+def _process(
+    unit: Unit,
+    argv: list[str],
+    env: dict[str, str],
+    known: Mapping[str, str],
+    files: Mapping[str, str],
+    mounts: tuple[tuple[str, str], ...],
+    report: Report,
+) -> Launch | None:
+    reading = script.Reading(report, files, mounts)
+    cwd = words.specifiers(unit.last("WorkingDirectory").lstrip("-"), known)
+    scope = Scope(dict(env), set(env), [], cwd if cwd.startswith("/") else None)
+    script.program(argv, Simple(), scope, reading, 0)
+    found = script.one(reading)
+    if found is not None:
+        found.user = unit.last("User") or found.user or "root"
+        found.name = unit.name or found.name
+        found.cwd = found.cwd or scope.cwd or (None if found.container else "/")
+        if found.wrapped and not found.container:
+            report.note("dropped", "a shell before the engine", "the unit starts the engine itself")
+    return found
+
+
+def _argv(
+    line: str,
+    env: dict[str, str],
+    complete: bool,
+    known: Mapping[str, str],
+    unit: Unit,
+    report: Report,
+) -> list[str] | None:
+    """The words, with variables as systemd puts them in: of what is not set, nothing."""
+    match = re.match(r"[@\-:+!|]*", line)
+    prefix = match[0] if match else ""
+    split = words.split(line[len(prefix) :])
+    if any(word == ";" for word in split):
+        report.refuse("starts several commands in one ExecStart=")
+        return None
+    split = [words.specifiers(word, known) for word in split]
+    if "@" in prefix and len(split) > 1:
+        split.pop(1)
+    if ":" in prefix:
+        return split
+    around = {**_of_the_user(unit), **env}
+    for name in _used(split):
+        if name not in around:
+            if complete:
+                report.note("told", f"${name}", "is set nowhere: systemd puts nothing in its place")
+            else:
+                around[name] = mark("variable", name)
+    return words.expand(split, around)
+
+
+def _used(split: list[str]) -> list[str]:
+    found = []
+    for at, word in enumerate(split):
+        found += re.findall(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}", word.replace("$$", ""))
+        if at and (match := re.fullmatch(r"\$([A-Za-z_][A-Za-z0-9_]*)", word)):
+            found.append(match[1])
+    return found
+
+
+def _of_the_user(unit: Unit) -> dict[str, str]:
+    user = unit.last("User") or "root"
+    home = "/root" if user == "root" else mark("home", f"~{user}")
+    return {"USER": user, "LOGNAME": user, "HOME": home}
+
+
+def _environment(
+    unit: Unit, known: Mapping[str, str], files: Mapping[str, str], report: Report
+) -> tuple[dict[str, str], bool]:
+    """The variables, and whether all of their files were given."""
+    found: dict[str, str] = {}
+    complete = True
+    for line in unit.all("Environment"):
+        here, wrong = words.assignments(line, known)
+        found |= here
+        for word in wrong:
+            report.note("dropped", f"{plain(word)} in Environment=", "no assignment: systemd ignores "
+                        "it (a # there begins no comment)")  # fmt: skip
+    for line in unit.all("EnvironmentFile"):
+        optional, path = line.startswith("-"), words.specifiers(line.lstrip("-"), known)
+        if path in files:
+            here, _ = envfile.read(files[path])
+            found |= here
+            continue
+        complete = False
+        if optional:
+            report.note("told", f"EnvironmentFile=-{plain(path)}", "was not given, and what it sets "
+                        "is not known; give it with --file PATH=COPY")  # fmt: skip
+        else:
+            report.refuse(f"variables come from {plain(path)}, which was not given",
+                          key="EnvironmentFile", hint=f"give it: --file {plain(path)}=COPY")  # fmt: skip
+    for line in unit.all("UnsetEnvironment"):
+        for word in words.split(line):
+            name, _, value = word.partition("=")
+            if not value or found.get(name) == value:
+                found.pop(name, None)
+    if unit.all("PassEnvironment"):
+        report.note("told", f"PassEnvironment={' '.join(unit.all('PassEnvironment'))}", "comes from "
+                    "the manager's own variables, which no text tells")  # fmt: skip
+    return found, complete
+
+
+def _specifiers(unit: Unit) -> dict[str, str]:
+    """What the name tells, and the system manager's own folders."""
+    found = {"t": "/run", "S": "/var/lib", "C": "/var/cache", "L": "/var/log", "E": "/etc",
+             "T": "/tmp", "V": "/var/tmp", "h": "/root", "u": "root", "U": "0", "g": "root",
+             "G": "0", "s": "/bin/sh"}  # fmt: skip
+    if not unit.name:
+        return found
+    stem = PurePosixPath(unit.name).stem
+    prefix, at, instance = stem.partition("@")
+    found |= {"n": unit.name, "N": stem, "p": prefix}
+    if at and not instance:
+        return found  # a template without an instance: %i is not known
+    path = instance.replace("-", "/")
+    return found | {"i": instance, "I": path, "j": prefix.rsplit("-", 1)[-1], "f": f"/{path}"}
+
+
+def _quadlet(
+    unit: Unit,
+    known: Mapping[str, str],
+    files: Mapping[str, str],
+    mounts: tuple[tuple[str, str], ...],
+    report: Report,
+) -> Launch | None:
+    """A podman .container file: its keys are options of `podman run`."""
+
+    def get(key: str) -> str:
+        return unit.last(key, section="Container")
+
+    options: list[tuple[str, str]] = []
+    for text in unit.all("PodmanArgs", "Container"):
+        options += docker.parse([*words.split(text), "image"])[0]
+    for key, option in (("Volume", "--volume"), ("PublishPort", "--publish"),
+                        ("AddDevice", "--device"), ("EnvironmentFile", "--env-file")):  # fmt: skip
+        options += [(option, text) for text in unit.all(key, "Container")]
+    for line in unit.all("Environment", "Container"):
+        options += [("--env", f"{n}={v}") for n, v in words.assignments(line, known)[0].items()]
+    for key, option in (("Network", "--network"), ("WorkingDir", "--workdir"), ("User", "--user"),
+                        ("ShmSize", "--shm-size"), ("ContainerName", "--name")):  # fmt: skip
+        if text := get(key):
+            options.append((option, words.specifiers(text, known)))
+    entrypoint = words.split(get("Entrypoint")) or None
+    found = docker.launch(docker.Settings(options, report), get("Image"), words.split(get("Exec")),
+                          {}, files, mounts, entrypoint)  # fmt: skip
+    if found is None:
+        return None
+    reading = script.Reading(report, files, mounts)
+    script.settle(found, reading, Scope())
+    launched = script.one(reading)
+    if launched is not None:
+        launched.name = unit.name or launched.name
+    return launched

@@ -1,0 +1,86 @@
+"""A unit with its drop-ins as one table of settings, by systemd's own rules for lists and resets."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import PurePosixPath
+
+from opsctl.importing.unit.words import logical
+
+_HEADING = re.compile(r"^# (/[^\n]+\.(?:service|container|conf))[ \t]*$", re.MULTILINE)
+_ASSIGNS = re.compile(r"([A-Za-z][A-Za-z0-9-]*)[ \t]*=[ \t]*(.*)", re.DOTALL)
+# Settings of which each line adds to those before; of all others the last counts.
+LISTS = {
+    *("ExecStart", "ExecStartPre", "ExecStartPost", "ExecStop", "ExecStopPost", "ExecReload"),
+    *("Environment", "EnvironmentFile", "PassEnvironment", "UnsetEnvironment", "After", "Before"),
+    *("Wants", "Requires", "DeviceAllow", "Volume", "PublishPort", "AddDevice", "PodmanArgs"),
+    *("ConditionPathExists", "WantedBy", "BindsTo", "LoadCredential", "Label", "Secret"),
+}
+
+
+@dataclass
+class Unit:
+    """`settings`: (section, key) → values. `ignored`: lines that systemd only warns of."""
+
+    name: str = ""
+    settings: dict[tuple[str, str], list[str]] = field(default_factory=dict)
+    sources: list[str] = field(default_factory=list)
+    ignored: list[str] = field(default_factory=list)
+
+    def all(self, key: str, section: str = "Service") -> list[str]:
+        return self.settings.get((section, key), [])
+
+    def last(self, key: str, default: str = "", section: str = "Service") -> str:
+        return (self.all(key, section) or [default])[-1]
+
+    def has(self, section: str) -> bool:
+        return any(one == section for one, _ in self.settings)
+
+
+def parts(text: str, path: str = "") -> list[tuple[str, str]]:
+    """(path, text) of what `systemctl cat` prints, or the one text."""
+    headings = list(_HEADING.finditer(text))
+    if not headings:
+        return [(path, text)]
+    ends = [match.start() for match in headings[1:]] + [len(text)]
+    return [(m[1], text[m.end() : end]) for m, end in zip(headings, ends, strict=True)]
+
+
+def read(texts: Sequence[tuple[str, str]]) -> Unit:
+    """The unit first, then its drop-ins in order."""
+    unit = Unit()
+    for path, text in (one for path, text in texts for one in parts(text, path)):
+        if path and not path.endswith(".conf") and not unit.name:
+            unit.name = PurePosixPath(path).name
+        elif path.endswith(".conf") and not unit.name:
+            folder = PurePosixPath(path).parent.name
+            unit.name = folder.removesuffix(".d") if folder.endswith(".service.d") else ""
+        unit.sources.append(path)
+        _add(unit, text.replace("\r\n", "\n"))
+    return unit
+
+
+def _add(unit: Unit, text: str) -> None:
+    section = ""
+    for line in logical(text):
+        if match := re.fullmatch(r"\[([A-Za-z0-9-]+)\]", line):
+            section = match[1]
+            continue
+        assigns = _ASSIGNS.fullmatch(line)
+        if assigns is None or not section:
+            unit.ignored.append(line)
+            continue
+        key, value = assigns.groups()
+        values = unit.settings.setdefault((section, key), [])
+        if key not in LISTS:
+            values[:] = [value]
+        elif value == "":
+            values.clear()
+        else:
+            values.append(value)
+
+
+def looks_like(text: str) -> bool:
+    return re.search(r"^[ \t]*\[(Unit|Service|Container|Install)\]", text, re.MULTILINE) is not None
