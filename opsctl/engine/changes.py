@@ -33,7 +33,7 @@ KINDS = {
 # Flags of this name, or that begin so, do nothing unless one of these is set: their defaults touch
 # no other service. (Read in server_args.py and the modules that use them, 0.5.2 … 0.5.23.)
 _OFFLOAD = ("enable-hierarchical-cache", "disaggregation-decode-enable-offload-kvcache")
-_ONLY_WITH = {
+ONLY_WITH = {
     "hicache-storage-": ("hicache-storage-backend",),
     "hicache-": _OFFLOAD,
     "speculative-": ("speculative-algorithm",),
@@ -152,13 +152,13 @@ def _unset(old: Catalogue, new: Catalogue, flags: Mapping[str, Any]) -> Iterator
 
 
 def _in_play(name: str, flags: Mapping[str, Any]) -> bool:
-    for start, needed in _ONLY_WITH.items():
+    for start, needed in ONLY_WITH.items():
         if name.startswith(start) and name not in needed:
-            return any(_is_on(flags.get(one)) for one in needed)
+            return any(is_on(flags.get(one)) for one in needed)
     return True
 
 
-def _is_on(value: Any) -> bool:
+def is_on(value: Any) -> bool:
     """Of a size, 1 is off: one replica, one part of the context."""
     return value is True or value not in (None, False, "null", 1)
 

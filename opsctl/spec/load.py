@@ -18,6 +18,7 @@ from opsctl.spec.kinds import SERVICE_NAME
 from opsctl.spec.merge import merge
 from opsctl.spec.models import Service
 from opsctl.spec.origin import Origins
+from opsctl.spec.together import refused
 
 
 def load(document: Mapping[str, Any], host: str) -> dict[str, Service]:
@@ -132,7 +133,8 @@ def _service(
         hint = "use a system user of its own, such as sglang"
         found.append(Problem(message, service=name, key="user", value=login, hint=hint))
     typed, wrong = _flags(name, service.engine.version, service.flags)
-    return service.model_copy(update={"flags": typed}), found + wrong
+    service = service.model_copy(update={"flags": typed})
+    return service, found + (wrong or refused(name, service))
 
 
 def _flags(

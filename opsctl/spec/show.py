@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from pydantic import BaseModel, SecretStr
@@ -13,6 +13,7 @@ from opsctl.errors import NothingSelected, Problem, SpecError
 from opsctl.spec.load import load, together
 from opsctl.spec.models import Service
 from opsctl.spec.origin import DEFAULT, UNKNOWN, Origins
+from opsctl.spec.together import noted
 
 MASK = "********"
 
@@ -77,6 +78,7 @@ def notes(document: Mapping[str, Any], hosts: Sequence[str] | None = None) -> li
             catalogue = engine.catalogue(service.engine.version)
             for note in catalogue.notes(service.flags):
                 found.append(Problem(note, host=host, service=name, key="flags"))
+            found += [replace(note, host=host) for note in noted(name, service)]
     return together(found)
 
 

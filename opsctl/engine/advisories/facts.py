@@ -11,6 +11,7 @@ KNOWN: dict[str, dict[str, str]] = {
     "model": {
         "architecture": "the first of `architectures` in config.json",
         "family": "short name of the family, such as kimi-k2.5",
+        "folder": "path of the model, as it is described",
         "kind": "list: mla, dsa, mha, swa, linear, moe, vision",
         "quant": "weights: fp8, int4, nvfp4, mxfp4, awq, gptq, … or none",
         "nextn": "MTP layers that the checkpoint carries",

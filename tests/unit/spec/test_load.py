@@ -71,7 +71,7 @@ WRONG: list[tuple[dict[str, Any], list[str]]] = [
     ({"engine": {"version": "0.5.24"}}, ["key engine.version", "opsctl catalog add 0.5.24"]),
     ({"engine": {"version": 0.5}}, ['quote it: "0.5"']),
     ({"flags": {"hicache_ratio": 3}}, ["key flags.hicache_ratio", "write hicache-ratio"]),
-    ({"flags": {"tp-size": 3, "nnodes": 2}}, ["key flags: tp-size 3"]),
+    ({"flags": {"tp-size": 3, "nnodes": 2}}, ["key flags.nnodes", "3 × 1 do not divide by 2"]),
     ({"flags": {"mem-fraction-static": 88}}, ["makes no sense", "(value: 88.0)", "such as 0.88"]),
     ({"flags": {"hicache-ratio": -2}}, ["key flags.hicache-ratio", "(value: -2.0)"]),
     ({"flags": {"hicache-ratio": "1e308"}}, ["key flags.hicache-ratio", "below 1000"]),

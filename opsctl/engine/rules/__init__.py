@@ -1,0 +1,166 @@
+"""What the engine makes of flags together: what it refuses late, rewrites or passes over. Pure.
+
+One truth for `config validate`, plans and forecasts. docs/reference/rules.md is made from it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from functools import cache
+from typing import Any
+
+from opsctl.engine import store
+from opsctl.engine.advisories.facts import Facts
+from opsctl.engine.advisories.versions import key
+from opsctl.engine.rules import (
+    attention,
+    disaggregation,
+    experts,
+    lora,
+    parallel,
+    parsers,
+    serving,
+    speculation,
+    tier,
+    unused,
+)
+from opsctl.engine.rules.rule import IGNORED, KINDS, LATER, REFUSE, REWRITE, Rule
+from opsctl.engine.rules.view import View
+
+__all__ = ["IGNORED", "KINDS", "LATER", "REFUSE", "REWRITE", "RULES", "Facts", "Finding", "Judged",
+           "Rule", "about", "effective", "judge"]  # fmt: skip
+
+# In the order in which the engine comes to them, as far as one depends on another.
+THEMES = (
+    disaggregation.THEME,
+    serving.EARLY,
+    attention.THEME,
+    tier.THEME,
+    parallel.THEME,
+    experts.THEME,
+    speculation.THEME,
+    lora.THEME,
+    serving.LAST,
+    parsers.THEME,
+    unused.THEME,
+)
+RULES: tuple[Rule, ...] = tuple(rule for theme in THEMES for rule in theme.rules)
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A rule that holds. `flag`: where to show it. `becomes`: of a rewrite, the new values; None
+    where the value goes. `contradicts`: a value that the owner wrote is not the one that counts."""
+
+    rule: str
+    kind: str
+    flag: str
+    text: str
+    becomes: Mapping[str, Any] = field(default_factory=dict)
+    contradicts: bool = False
+
+
+@dataclass(frozen=True)
+class Judged:
+    """`flags`: written and rewritten ones together, by canonical name. `checked`: whether this
+    is a release that the rules were checked against; of any other they may be out of date."""
+
+    flags: Mapping[str, Any]
+    findings: tuple[Finding, ...]
+    checked: bool = True
+
+    @property
+    def refusals(self) -> tuple[Finding, ...]:
+        return tuple(f for f in self.findings if f.kind == REFUSE)
+
+    @property
+    def notes(self) -> tuple[Finding, ...]:
+        return tuple(f for f in self.findings if f.kind != REFUSE)
+
+
+def judge(facts: Facts) -> Judged:
+    """Everything that the rules say. `facts.flags` are typed and by canonical name.
+
+    What is missing among the facts (the model, the card) makes rules silent, never wrong.
+    Raises SpecError: no catalogue of this version.
+    """
+    view, found = View(facts), []
+    for rule in _of(facts.version):
+        answer = rule.judge(view)
+        if not answer:
+            continue
+        if isinstance(answer, Sequence):
+            found += [_finding(rule, view, {}, name) for name in answer]
+            continue
+        becomes = dict(answer) if isinstance(answer, Mapping) else {}
+        becomes = {name: value for name, value in becomes.items() if view[name] != value}
+        if rule.kind == REWRITE and not becomes:
+            continue
+        found.append(_finding(rule, view, becomes))
+        view.changed.update(becomes)
+    flags = {**facts.flags, **view.changed}
+    left = {name: value for name, value in flags.items() if value is not None}
+    return Judged(left, tuple(found), facts.version in _checked())
+
+
+def effective(facts: Facts) -> dict[str, Any]:
+    """The flags with which the engine goes on. Raises as `judge` does."""
+    return dict(judge(facts).flags)
+
+
+@cache
+def about(flag: str, version: str = "") -> tuple[Rule, ...]:
+    """Rules that are about a flag, in a version or in any."""
+    return tuple(
+        rule
+        for rule in RULES
+        if any(fnmatchcase(flag, name) for name in rule.flags)
+        and (not version or rule.span.holds(version))
+    )
+
+
+@cache
+def _of(version: str) -> tuple[Rule, ...]:
+    try:
+        key(version)
+    except ValueError:
+        return ()  # a build of somebody's own, of an age that nobody knows
+    return tuple(rule for rule in RULES if rule.span.holds(version))
+
+
+@cache
+def _checked() -> frozenset[str]:
+    """The releases that opsctl itself has a catalogue of."""
+    return frozenset(
+        file.name.removesuffix(".json")
+        for file in store.own().iterdir()
+        if file.name.endswith(".json")
+    )
+
+
+def _finding(rule: Rule, view: View, becomes: Mapping[str, Any], flag: str = "") -> Finding:
+    why = rule.why.format_map(view)
+    if not flag:
+        written = [name for name in (*becomes, *rule.flags) if view.written(name)]
+        flag = written[0] if written else next(iter(becomes), rule.flags[0])
+    version = view.facts.version
+    if rule.kind == REFUSE:
+        text = f"SGLang {version} would refuse to start: {why}"
+    elif rule.kind == REWRITE:
+        made = " and ".join(f"{name} {_said(value)}" for name, value in becomes.items())
+        text = f"SGLang {version} goes on with {made}: {why}"
+    elif rule.kind == IGNORED:
+        text = f"has no effect in SGLang {version}: {why}"
+    else:
+        text = f"SGLang {version} starts with this and fails later: {why}"
+    return Finding(
+        rule.id, rule.kind, flag, text, becomes, any(view.written(name) for name in becomes)
+    )
+
+
+def _said(value: Any) -> str:
+    if isinstance(value, bool):
+        return "on" if value else "off"
+    return "unset" if value is None else str(value)
