@@ -18,20 +18,38 @@ _VARIABLE = re.compile(
     r"\$\$|\$\{([A-Za-z_][A-Za-z0-9_]*)(?:(:?[-?+])((?:[^{}]|\{[^{}]*\})*))?\}|\$([A-Za-z_]\w*)"
 )
 _OPTIONS = {
-    "volumes": "--volume", "ports": "--publish", "env_file": "--env-file", "devices": "--device",
-    "cap_add": "--cap-add", "security_opt": "--security-opt", "group_add": "--group-add",
-}  # fmt: skip
+    "volumes": "--volume",
+    "ports": "--publish",
+    "env_file": "--env-file",
+    "devices": "--device",
+    "cap_add": "--cap-add",
+    "security_opt": "--security-opt",
+    "group_add": "--group-add",
+}
 _SINGLE = {
-    "container_name": "--name", "working_dir": "--workdir", "user": "--user", "ipc": "--ipc",
-    "shm_size": "--shm-size", "network_mode": "--network", "runtime": "--runtime",
-    "restart": "--restart", "mem_limit": "--memory", "cpuset": "--cpuset-cpus",
-    "stop_grace_period": "--stop-timeout", "hostname": "--hostname",
-}  # fmt: skip
-_NOTHING = {"healthcheck": "opsctl's gates ask for a real answer", "depends_on": "an engine needs "
-            "no other container", "logging": "what the engine prints is in the journal",
-            "build": "no image is built", "networks": "the engine listens on the host",
-            "deploy": "read for its GPUs", "profiles": "a service is deployed by its name",
-            "labels": "there is no container any more"}  # fmt: skip
+    "container_name": "--name",
+    "working_dir": "--workdir",
+    "user": "--user",
+    "ipc": "--ipc",
+    "shm_size": "--shm-size",
+    "network_mode": "--network",
+    "runtime": "--runtime",
+    "restart": "--restart",
+    "mem_limit": "--memory",
+    "cpuset": "--cpuset-cpus",
+    "stop_grace_period": "--stop-timeout",
+    "hostname": "--hostname",
+}
+_NOTHING = {
+    "healthcheck": "opsctl's gates ask for a real answer",
+    "depends_on": "an engine needs no other container",
+    "logging": "what the engine prints is in the journal",
+    "build": "no image is built",
+    "networks": "the engine listens on the host",
+    "deploy": "read for its GPUs",
+    "profiles": "a service is deployed by its name",
+    "labels": "there is no container any more",
+}
 
 
 class _Loader(yaml.SafeLoader):
@@ -44,7 +62,7 @@ class _Loader(yaml.SafeLoader):
             self.aliases += 1
             if self.aliases > 100:
                 raise yaml.YAMLError("more than 100 aliases")
-        return super().compose_node(parent, index)  # type: ignore[no-untyped-call]
+        return super().compose_node(parent, index)
 
 
 def document(text: str) -> Mapping[str, Any] | None:
@@ -87,13 +105,19 @@ def launch(
 
 
 def _engine(services: Mapping[str, Any], report: Report) -> str | None:
-    named = [n for n, s in services.items() if "sglang" in f"{s.get('image')} {s.get('command')} "
-             f"{s.get('entrypoint')}" and "sglang_router" not in str(s.get("command"))]  # fmt: skip
+    named = [
+        n
+        for n, s in services.items()
+        if "sglang" in f"{s.get('image')} {s.get('command')} {s.get('entrypoint')}"
+        and "sglang_router" not in str(s.get("command"))
+    ]
     candidates = named or list(services)
     if len(candidates) == 1:
         return candidates[0]
-    report.refuse(f"has {len(candidates)} services that may be meant: {', '.join(candidates)}",
-                  hint=f"say which: --service {candidates[0]}")  # fmt: skip
+    report.refuse(
+        f"has {len(candidates)} services that may be meant: {', '.join(candidates)}",
+        hint=f"say which: --service {candidates[0]}",
+    )
     return None
 
 
@@ -139,8 +163,17 @@ def _options(
         found.append(("--privileged", ""))
     if text := _gpus(service, report):
         found.append(("--gpus", text))
-    handled = {*_OPTIONS, *_SINGLE, "environment", "ulimits", "privileged", "image", "command",
-               "entrypoint", "gpus"}  # fmt: skip
+    handled = {
+        *_OPTIONS,
+        *_SINGLE,
+        "environment",
+        "ulimits",
+        "privileged",
+        "image",
+        "command",
+        "entrypoint",
+        "gpus",
+    }
     for key in service:
         if key not in handled and not str(key).startswith("x-"):
             why = _NOTHING.get(key, "a setting of the container, which there is no longer")
@@ -188,8 +221,9 @@ def _words(value: Any, report: Report) -> list[str] | None:
         report.refuse(str(error), key="command")
         return []
     if len(simple) > 1:
-        report.refuse("holds operators of a shell, which compose hands to the program as text",
-                      key="command")  # fmt: skip
+        report.refuse(
+            "holds operators of a shell, which compose hands to the program as text", key="command"
+        )
     scope = Scope()
     return [w for one in simple[:1] for word in one.words for w in expand(word, scope)]
 

@@ -19,7 +19,7 @@ from opsctl.importing.flags import SECRETS, flags
 from opsctl.importing.model import Imported, Launch, Report
 from opsctl.importing.places import Places, is_hub_name, places
 from opsctl.importing.secrets import Vault, within
-from opsctl.importing.versions import fitting, named, said
+from opsctl.importing.versions import fitting, named, nearest, said
 from opsctl.release.secrets import check
 from opsctl.spec.kinds import SERVICE_NAME
 
@@ -56,6 +56,8 @@ def describe(launch: Launch, asked: Asked, report: Report) -> Imported:
     version, candidates = _version(launch, way, asked, report)
     if version is None:
         variables(launch, vault, report)
+        if not candidates:
+            flags(engine.catalogue(nearest(way.args)), way.args, report, vault)
         return _end(name, None, vault, report, candidates)
     try:
         known = engine.catalogue(version)
@@ -94,6 +96,8 @@ def _end(
 
 
 def _no_server(way: Other, launch: Launch, report: Report) -> None:
+    if report.problems and not launch.argv:
+        return
     if way.what:
         report.refuse(f"this starts {way.what}")
     elif launch.argv:
@@ -149,7 +153,8 @@ def _version(
         hint += "which take every flag here"
     else:
         hint = (
-            "give it: --engine-version VERSION; no version that opsctl knows takes every flag here"
+            "no version that opsctl knows takes every argument here; what follows is what the "
+            f"nearest, {nearest(way.args)}, refuses"
         )
     report.refuse("does not say which version of SGLang it is", key="engine.version", hint=hint)
     return None, tuple(candidates)
@@ -158,8 +163,12 @@ def _version(
 def _refuse_places(found: dict[str, Any], report: Report) -> None:
     """Flags that no description may hold (the engine's catalogue says why)."""
     if "config" in found:
-        report.refuse("takes flags from a file", key="flags.config", value=str(found["config"]),
-                      hint=f"give the file: --file {found['config']}=COPY")  # fmt: skip
+        report.refuse(
+            "takes flags from a file",
+            key="flags.config",
+            value=str(found["config"]),
+            hint=f"give the file: --file {found['config']}=COPY",
+        )
     for name, hint in SECRET.items():
         value = found.get(name)
         if value is not None and (name != "watermark-config" or "{" in str(value)):
@@ -201,14 +210,21 @@ def _hidden(name: str, value: Any, vault: Vault, report: Report) -> Any:
     """A flag's value with the secrets inside it moved out of the description. (In the unit they
     stand again: the engine takes them on its command line only, which the report says.)"""
     if is_hub_name(name, value):
-        report.note("told", f"{name}: {value}", "a hub's name: the engine fetches it at its start; "
-                    "a folder of the host is surer")  # fmt: skip
+        report.note(
+            "told",
+            f"{name}: {value}",
+            "a hub's name: the engine fetches it at its start; a folder of the host is surer",
+        )
     found = within(value, name if isinstance(value, str) else "")
     for key, secret in found:
         kept = vault.keep(f"{name} {key}", secret)
         value = _replaced(value, secret, kept)
-        report.note("moved", f"{name}: {key or 'its value'}", f"{kept}; the engine takes it on its "
-                    "command line only, so it stays readable on the host")  # fmt: skip
+        report.note(
+            "moved",
+            f"{name}: {key or 'its value'}",
+            f"{kept}; the engine takes it on its "
+            "command line only, so it stays readable on the host",
+        )
     return value
 
 
@@ -231,8 +247,12 @@ def _secrets(placed: Places, around: Variables, vault: Vault, report: Report) ->
             placed.values.pop(name)
         elif value is not None:
             secrets[name] = vault.keep(name, value)
-            report.note("moved", f"--{name}", f"{secrets[name]} in secrets: every user of "
-                        "the host could read it in the command line; put its value into a vault")  # fmt: skip
+            report.note(
+                "moved",
+                f"--{name}",
+                f"{secrets[name]} in secrets: every user of "
+                "the host could read it in the command line; put its value into a vault",
+            )
     if around.secret:
         secrets["env"] = dict(around.secret)
     return secrets
@@ -251,24 +271,37 @@ def _weak(name: str, service: Mapping[str, Any], vault: Vault, report: Report) -
             wrong.append("it also stands elsewhere in the description, where it is public")
         if wrong:
             vault.weak.add(value)
-            report.note("changed", key.removeprefix("env."), f"{wrong[0]}: put a new one into the "
-                        "vault, and give it to whoever uses it")  # fmt: skip
+            report.note(
+                "changed",
+                key.removeprefix("env."),
+                f"{wrong[0]}: put a new one into the vault, and give it to whoever uses it",
+            )
 
 
 def _root(launch: Launch, way: Entry, version: str, report: Report) -> str:
     usual = f"/opt/sglang/{version}"
     if launch.container is not None:
-        report.note("changed", f"engine: the image → {usual}", "the engine runs from an "
-                    "environment of the host: engine.install says how it gets there")  # fmt: skip
+        report.note(
+            "changed",
+            f"engine: the image → {usual}",
+            "the engine runs from an "
+            "environment of the host: engine.install says how it gets there",
+        )
         return ""
     root = way.root or launch.root or ""
     if not root or ":" in root or ".." in root or "\0" in root:
-        report.note("changed", f"{re.sub(chr(0), '', launch.argv[0])} → {usual}/bin/python",
-                    "the text does not say which environment that is")  # fmt: skip
+        report.note(
+            "changed",
+            f"{re.sub(chr(0), '', launch.argv[0])} → {usual}/bin/python",
+            "the text does not say which environment that is",
+        )
         return ""
     if way.way == "sglang serve":
-        report.note("changed", "sglang serve → python -m sglang.launch_server",
-                    "the same server, with the same parser")  # fmt: skip
+        report.note(
+            "changed",
+            "sglang serve → python -m sglang.launch_server",
+            "the same server, with the same parser",
+        )
     return "" if root == usual else root
 
 
@@ -277,7 +310,11 @@ def _user(launch: Launch, report: Report) -> str:
     if not user or user == "sglang":
         return ""
     if user in _LOGINS or not re.fullmatch(r"[a-z_][a-z0-9_-]{0,30}", user):
-        report.note("changed", f"user {user} → sglang", "a system user of its own: no root, and "
-                    "none that logs in; it must be able to read the model")  # fmt: skip
+        report.note(
+            "changed",
+            f"user {user} → sglang",
+            "a system user of its own: no root, and "
+            "none that logs in; it must be able to read the model",
+        )
         return ""
     return user

@@ -17,8 +17,18 @@ _SWITCHES = {
     *("--sig-proxy", "-q", "--quiet", "--disable-content-trust", "--no-hosts", "--tls-verify"),
 }
 _SHORT = "dit"  # -it, -dit
-_LIMITS = {"--memory", "-m", "--cpus", "--cpuset-cpus", "--cpuset-mems", "--memory-swap",
-           "--cpu-shares", "-c", "--oom-score-adj", "--pids-limit"}  # fmt: skip
+_LIMITS = {
+    "--memory",
+    "-m",
+    "--cpus",
+    "--cpuset-cpus",
+    "--cpuset-mems",
+    "--memory-swap",
+    "--cpu-shares",
+    "-c",
+    "--oom-score-adj",
+    "--pids-limit",
+}
 _SILENT = {
     *("--name", "--entrypoint", "-e", "--env", "-v", "--volume", "--mount", "-p", "--publish"),
     *("--gpus", "--network", "--net", "-w", "--workdir", "-u", "--user", "--env-file"),
@@ -91,18 +101,28 @@ def parse(words: Sequence[str]) -> tuple[list[tuple[str, str]], list[str]]:
     return found, list(words[at:])
 
 
+_LONG = {
+    "-e": "--env",
+    "-v": "--volume",
+    "-p": "--publish",
+    "-w": "--workdir",
+    "-u": "--user",
+    "--net": "--network",
+    "-m": "--memory",
+    "-d": "--detach",
+    "-h": "--hostname",
+    "-l": "--label",
+}
+
+
 class Settings:
     """Options by their long names, each with all its values."""
-
-    _LONG = {"-e": "--env", "-v": "--volume", "-p": "--publish", "-w": "--workdir", "-u": "--user",
-             "--net": "--network", "-m": "--memory", "-d": "--detach", "-h": "--hostname",
-             "-l": "--label"}  # fmt: skip
 
     def __init__(self, options: Sequence[tuple[str, str]], report: Report) -> None:
         self.values: dict[str, list[str]] = {}
         self.report = report
         for name, value in options:
-            self.values.setdefault(self._LONG.get(name, name), []).append(value)
+            self.values.setdefault(_LONG.get(name, name), []).append(value)
 
     def all(self, name: str) -> list[str]:
         return self.values.get(name, [])
@@ -169,7 +189,7 @@ def _told(settings: Settings, report: Report) -> None:
             report.note("dropped", shown, _REPLACED[name])
         elif name in _LIMITS:
             report.note("lost", shown, "opsctl's unit sets no such limit")
-        elif name not in _SILENT and name not in _SWITCHES and name not in Settings._LONG.values():
+        elif name not in _SILENT and name not in _SWITCHES and name not in _LONG.values():
             report.note("dropped", shown, "a setting of the container, which there is no longer")
 
 
@@ -216,8 +236,10 @@ def _environment(
         if path in files:
             found |= env_file(files[path])
         else:
-            report.refuse(f"variables come from {path}, which was not given",
-                          hint=f"give it: --file {path}=COPY")  # fmt: skip
+            report.refuse(
+                f"variables come from {path}, which was not given",
+                hint=f"give it: --file {path}=COPY",
+            )
     for text in settings.all("--env"):
         name, equals, value = text.partition("=")
         found[name] = value if equals else env.get(name, mark("variable", name))
@@ -261,15 +283,20 @@ def gpus(text: str, report: Report) -> tuple[int, ...] | None:
         if not bare.isdigit() or not 0 < int(bare) <= 1024:
             report.refuse("does not say which GPUs", key="--gpus", value=text)
             return None
-        report.note("changed", f"--gpus {text}", "a number of GPUs becomes the first ones: check "
-                    "that these were meant")  # fmt: skip
+        report.note(
+            "changed",
+            f"--gpus {text}",
+            "a number of GPUs becomes the first ones: check that these were meant",
+        )
         return tuple(range(int(bare)))
     items = [i.strip('"') for i in ([listed] + [p for p in parts if p.strip('"').isdigit()])]
     items = [i for item in items for i in item.split(",")]
     if not all(re.fullmatch(r"[0-9]{1,4}", item) for item in items):
-        report.refuse("names GPUs in another way than by number", key="--gpus", value=text,
-                      hint="nvidia-smi -L shows their numbers")  # fmt: skip
+        report.refuse(
+            "names GPUs in another way than by number",
+            key="--gpus",
+            value=text,
+            hint="nvidia-smi -L shows their numbers",
+        )
         return None
     return tuple(int(item) for item in items)
-
-

@@ -109,6 +109,9 @@ def _module(name: str, args: Sequence[str], program: str, switches: Sequence[str
 
 def _file(path: str, args: list[str], root: str, switches: tuple[str, ...] = ()) -> Entry | Other:
     parts = PurePosixPath(path).parts
+    packaged = re.fullmatch(r"(/.+)/lib(?:64)?/python[0-9.]+/(?:site|dist)-packages/.*", path)
+    if packaged and packaged[1] not in ("/usr", "/usr/local"):
+        root = root or packaged[1]
     if parts[-1:] == ("launch_server.py",) and "sglang_router" not in parts:
         return Entry(args, root, plain(path), switches)
     if re.fullmatch(r"/etc/opsctl/[^/]+/releases/[^/]+/launch\.py", path):

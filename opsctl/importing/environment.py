@@ -27,12 +27,21 @@ _OF_THE_IMAGE = re.compile(
     r"|BUILD_TYPE|GDRCOPY_HOME|PIP_.*|UV_.*|PYTHON(UNBUFFERED|DONTWRITEBYTECODE|IOENCODING)"
 )
 # What makes no sense without the shell, login or container that it belonged to.
-_NEVER = re.compile(r"PWD|OLDPWD|SHLVL|_|VIRTUAL_ENV.*|CONDA_.*|NVIDIA_VISIBLE_DEVICES"
-                    r"|NVIDIA_DRIVER_CAPABILITIES|INVOCATION_ID|JOURNAL_STREAM|SYSTEMD_EXEC_PID"
-                    r"|CREDENTIALS_DIRECTORY|PYTHONSTARTUP")  # fmt: skip
+_NEVER = re.compile(
+    r"PWD|OLDPWD|SHLVL|_|VIRTUAL_ENV.*|CONDA_.*|NVIDIA_VISIBLE_DEVICES"
+    r"|NVIDIA_DRIVER_CAPABILITIES|INVOCATION_ID|JOURNAL_STREAM|SYSTEMD_EXEC_PID"
+    r"|CREDENTIALS_DIRECTORY|PYTHONSTARTUP"
+)
 # opsctl's unit sets these to folders that the service may write.
-_CACHES = ("HOME", "TRITON_CACHE_DIR", "TORCHINDUCTOR_CACHE_DIR", "FLASHINFER_WORKSPACE_BASE",
-           "SGLANG_DG_CACHE_DIR", "XDG_CACHE_HOME", "TVM_FFI_CACHE_DIR")  # fmt: skip
+_CACHES = (
+    "HOME",
+    "TRITON_CACHE_DIR",
+    "TORCHINDUCTOR_CACHE_DIR",
+    "FLASHINFER_WORKSPACE_BASE",
+    "SGLANG_DG_CACHE_DIR",
+    "XDG_CACHE_HOME",
+    "TVM_FFI_CACHE_DIR",
+)
 _CLOSED = ("/home/", "/root", "/run/user/", "/tmp")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
@@ -61,8 +70,11 @@ def variables(launch: Launch, vault: Vault, report: Report) -> Variables:
         else:
             _take(name, value, found, vault, report)
     if quietly:
-        report.note("dropped", ", ".join(sorted(quietly)),
-                    "set by systemd, a login or an image for the process that was")  # fmt: skip
+        report.note(
+            "dropped",
+            ", ".join(sorted(quietly)),
+            "set by systemd, a login or an image for the process that was",
+        )
     _gpus(found, launch, report)
     return found
 
@@ -79,8 +91,10 @@ def _left_out(name: str, value: str) -> str:
     if name == "PATH" and not whole(value):
         return "opsctl's unit has the environment's own bin, CUDA's, and the system's"
     if name in _CACHES and value.startswith(_CLOSED):
-        return (f"{value} is closed to the unit, or is gone with it: caches of compiled kernels "
-                "stand in /var/cache/opsctl/SERVICE, across releases")  # fmt: skip
+        return (
+            f"{value} is closed to the unit, or is gone with it: caches of compiled kernels "
+            "stand in /var/cache/opsctl/SERVICE, across releases"
+        )
     return ""
 
 
@@ -105,8 +119,12 @@ def _take(name: str, value: str, found: Variables, vault: Vault, report: Report)
         report.note("dropped", name, "it is empty, as if it were not set")
     else:
         found.secret[name] = vault.keep(name, value)
-        report.note("moved", name, f"{found.secret[name]} in secrets.env: it was readable by every "
-                    "user of the host, or in a file; put its value into a vault")  # fmt: skip
+        report.note(
+            "moved",
+            name,
+            f"{found.secret[name]} in secrets.env: it was readable by every "
+            "user of the host, or in a file; put its value into a vault",
+        )
 
 
 def _gpus(found: Variables, launch: Launch, report: Report) -> None:
@@ -117,24 +135,34 @@ def _gpus(found: Variables, launch: Launch, report: Report) -> None:
     numbers = _numbers(value) if value is not None else None
     if numbers is None:
         if value is not None and given is not None:
-            report.refuse("names GPUs in another way than by number, and the container has only "
-                          "some of them", key="env.CUDA_VISIBLE_DEVICES")  # fmt: skip
+            report.refuse(
+                "names GPUs in another way than by number, and the container has only some of them",
+                key="env.CUDA_VISIBLE_DEVICES",
+            )
         elif given is not None:
             found.gpus = list(given)
-            report.note("changed", f"the container's GPUs → gpus: {list(given)}", "a place of "
-                        "their own in the description")  # fmt: skip
+            report.note(
+                "changed",
+                f"the container's GPUs → gpus: {list(given)}",
+                "a place of their own in the description",
+            )
         return
     if given is not None:
         if max(numbers) >= len(given):
-            report.refuse(f"names GPU {max(numbers)}, and the container has {len(given)}",
-                          key="env.CUDA_VISIBLE_DEVICES")  # fmt: skip
+            report.refuse(
+                f"names GPU {max(numbers)}, and the container has {len(given)}",
+                key="env.CUDA_VISIBLE_DEVICES",
+            )
             return
         numbers = [given[n] for n in numbers]
     del found.plain["CUDA_VISIBLE_DEVICES"]
     found.dropped.add("CUDA_VISIBLE_DEVICES")
     found.gpus = numbers
-    report.note("changed", f"CUDA_VISIBLE_DEVICES={value} → gpus: {numbers}",
-                "a place of its own in the description")  # fmt: skip
+    report.note(
+        "changed",
+        f"CUDA_VISIBLE_DEVICES={value} → gpus: {numbers}",
+        "a place of its own in the description",
+    )
 
 
 def _numbers(value: str) -> list[int] | None:

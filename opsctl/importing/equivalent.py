@@ -52,8 +52,11 @@ def differences(
     except SpecError as error:
         return [vault.hide(str(problem)) for problem in error.problems]
     unit = release.files[f"sglang-{name}.service"].content.decode()
-    secrets = {path.removeprefix("secrets/"): file.content.decode()
-               for path, file in release.files.items() if path.startswith("secrets/")}  # fmt: skip
+    secrets = {
+        path.removeprefix("secrets/"): file.content.decode()
+        for path, file in release.files.items()
+        if path.startswith("secrets/")
+    }
     wanted = {**placed.values}
     for key in {"api-key", "admin-api-key"} & set(wanted):
         wanted[key] = filled.reveal(service["secrets"][key])

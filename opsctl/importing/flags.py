@@ -9,6 +9,7 @@ from typing import Any
 
 from opsctl import engine
 from opsctl.engine import Catalogue
+from opsctl.engine.flag import JSON_KINDS
 from opsctl.engine.renames import having, successor
 from opsctl.engine.values import Refused, text
 from opsctl.importing import foreign
@@ -55,6 +56,7 @@ def unknown_parts(word: str) -> list[tuple[str, str]]:
 def _value(known: Catalogue, one: Given, report: Report) -> Any:
     key = f"flags.{one.flag.name}"
     missing = [part for value in one.values for part in unknown_parts(value)]
+    missing += [part for value in one.values for part in _placeholder(one, value)]
     if missing:
         for message, hint in missing:
             report.refuse(message, key=key, hint=hint)
@@ -72,16 +74,56 @@ def _value(known: Catalogue, one: Given, report: Report) -> Any:
             key=key,
             value="" if secret else " ".join(one.values)[:200],
             allowed=refused.allowed,
-            hint=refused.hint,
+            hint=_taken_by(one) or refused.hint,
         )
         return UNSET
+
+
+_PLACEHOLDER = re.compile(
+    r"<[^<>]*>|\[[A-Za-z][A-Za-z _-]*\]|\{[A-Za-z][A-Za-z _-]*\}?"
+    r"|(?<![A-Za-z0-9])[xX]{2,3}(\.[xX]{1,3}){3}"
+    r"|(?<![A-Za-z])(YOUR|your)[_-]|/path/to/|^ORG/MODEL$|^\.\.\.$|…"
+)
+
+
+def _placeholder(one: Given, value: str) -> list[tuple[str, str]]:
+    """What documentation means to be replaced, and a shell or the engine would take as it is."""
+    found = _PLACEHOLDER.search(value) if one.flag.kind not in JSON_KINDS else None
+    if (
+        found is None
+        or not whole(value)
+        or one.flag.kind == "json_text"
+        or one.flag.name in SECRETS
+    ):
+        return []
+    return [(f"{value!r} is a placeholder", "write the real value")]
+
+
+def _taken_by(one: Given) -> str:
+    """Versions that take a value which is none of this version's choices."""
+    if not one.flag.choices:
+        return ""
+    there = []
+    for version in engine.versions():
+        known = engine.catalogue(version)
+        name = known.canonical(one.flag.name)
+        try:
+            if name is not None:
+                read(replace(one, flag=known.flags[name]))
+                there.append(version)
+        except Refused:
+            continue
+    return f"{said(there)} {'take' if len(there) > 1 else 'takes'} this value" if there else ""
 
 
 def _told(known: Catalogue, one: Given, value: Any, report: Report) -> None:
     name = one.flag.name
     if one.how == "abbreviation":
-        report.note("changed", f"{one.written} → {name}", "an abbreviation, which the next version "
-                    "may read otherwise, is written in full")  # fmt: skip
+        report.note(
+            "changed",
+            f"{one.written} → {name}",
+            "an abbreviation, which the next version may read otherwise, is written in full",
+        )
     elif one.how == "alias":
         report.note("changed", f"{one.written} → {name}", "another name of the same flag")
     if name in SECRETS or one.flag.many or one.flag.kind in ("switch", "onoff") or not one.values:
@@ -154,5 +196,6 @@ def _unknown(known: Catalogue, stray: Stray, report: Report) -> None:
 
 def catalogue_of(version: str) -> Catalogue:
     """Raises SpecError: there is none."""
-    return engine.catalogue(re.sub(r"\+.*", "", version) if version not in engine.versions()
-                            else version)  # fmt: skip
+    return engine.catalogue(
+        re.sub(r"\+.*", "", version) if version not in engine.versions() else version
+    )

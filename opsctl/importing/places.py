@@ -54,8 +54,11 @@ def _model(found: dict[str, Any], placed: Places, models: str, model: str, repor
     written = found.get("model-path")
     if written is None:
         if not any(p.key == "flags.model-path" for p in report.problems):
-            report.refuse("names no model", key="model.path", hint="add --model-path, or give "
-                          "--model-path to this command")  # fmt: skip
+            report.refuse(
+                "names no model",
+                key="model.path",
+                hint="add --model-path, or give --model-path to this command",
+            )
         return
     path = placed.values["model-path"]
     served = found.get("served-model-name")
@@ -71,17 +74,24 @@ def _model(found: dict[str, Any], placed: Places, models: str, model: str, repor
     if placed.model != written and path != model:
         reason = "" if str(written).startswith("/") else ", and opsctl serves folders of the host"
         if path == _plain_path(path) or reason:
-            report.note("changed", f"model-path: {written} → {placed.model}",
-                        f"it is the model's folder on the host{reason}; it must be there before "
-                        "a deployment")  # fmt: skip
+            report.note(
+                "changed",
+                f"model-path: {written} → {placed.model}",
+                f"it is the model's folder on the host{reason}; it must be there before "
+                "a deployment",
+            )
     elif placed.model != written:
         report.note("changed", f"model-path: {written} → {placed.model}", "as --model-path says")
     placed.served_name = served
     if served is None and placed.model != written:
         placed.served_name = placed.values["served-model-name"] = written
         placed.told.add("served-model-name")
-        report.note("changed", f"served-model-name: {written}", "clients keep the name that they "
-                    "used: the engine takes the path for it where none is set")  # fmt: skip
+        report.note(
+            "changed",
+            f"served-model-name: {written}",
+            "clients keep the name that they "
+            "used: the engine takes the path for it where none is set",
+        )
 
 
 def _plain_path(path: str) -> str:
@@ -91,12 +101,20 @@ def _plain_path(path: str) -> str:
 
 def _hub(written: str, models: str, report: Report) -> str | None:
     if written.startswith((".", "~")) or written.count("/") > 1:
-        report.refuse("is a path from the folder in which the command was started",
-                      key="model.path", value=written, hint="give that folder: --cwd DIR")  # fmt: skip
+        report.refuse(
+            "is a path from the folder in which the command was started",
+            key="model.path",
+            value=written,
+            hint="give that folder: --cwd DIR",
+        )
         return None
     if re.fullmatch(r"[a-z0-9+.-]+://.*", written):
-        report.refuse("is fetched from elsewhere at each start", key="model.path", value=written,
-                      hint="fetch it to a folder, and give it: --model-path DIR")  # fmt: skip
+        report.refuse(
+            "is fetched from elsewhere at each start",
+            key="model.path",
+            value=written,
+            hint="fetch it to a folder, and give it: --model-path DIR",
+        )
         return None
     name = written.rstrip("/").split("@")[0].rsplit("/", 1)[-1]
     if not re.fullmatch(r"[\w.-]+", name) or set(name) == {"."}:
@@ -112,8 +130,11 @@ def _address(
     outside = _published(container, port, report)
     if outside is not None:
         if outside != (host, port):
-            report.note("changed", f"{host}:{port} → {outside[0]}:{outside[1]}", "the container's "
-                        "port is published there; the service listens there itself")  # fmt: skip
+            report.note(
+                "changed",
+                f"{host}:{port} → {outside[0]}:{outside[1]}",
+                "the container's port is published there; the service listens there itself",
+            )
         placed.told |= {"host", "port"}
         host, port = outside
     placed.host = values["host"] = host
@@ -143,8 +164,10 @@ def _each(value: Any, change: Callable[[str], str], name: str) -> Any:
     if isinstance(value, list):
         return [_each(part, change, name) for part in value]
     if isinstance(value, dict):
-        return {key: _each(part, change, name) if key != "lora_name" else part
-                for key, part in value.items()}  # fmt: skip
+        return {
+            key: _each(part, change, name) if key != "lora_name" else part
+            for key, part in value.items()
+        }
     return value
 
 
@@ -158,8 +181,12 @@ def _path(name: str, text: str, launch: Launch, report: Report) -> str:
         return text
     if launch.cwd is None:
         key = "model.path" if name == "model-path" else f"flags.{name}"
-        report.refuse("is a path from the folder in which the command was started", key=key,
-                      value=text, hint="give that folder: --cwd DIR")  # fmt: skip
+        report.refuse(
+            "is a path from the folder in which the command was started",
+            key=key,
+            value=text,
+            hint="give that folder: --cwd DIR",
+        )
         return text
     full = posixpath.normpath(posixpath.join(launch.cwd, text))
     report.note("changed", f"{name}: {text} → {full}", "a service starts in a folder of its own")
@@ -184,19 +211,29 @@ def _from_container(name: str, text: str, container: Container | None, report: R
     inside = [m for m in container.mounts if (text + "/").startswith(m.target.rstrip("/") + "/")]
     if not inside:
         if not text.startswith(_SHARED):
-            report.refuse("is inside the container's image: no folder of the host is mounted there",
-                          key=key, value=text, hint="copy it to the host, and mount it, or give "
-                          "--mount HOST:CONTAINER")  # fmt: skip
+            report.refuse(
+                "is inside the container's image: no folder of the host is mounted there",
+                key=key,
+                value=text,
+                hint="copy it to the host, and mount it, or give --mount HOST:CONTAINER",
+            )
         return text
     mount = max(inside, key=lambda m: len(m.target))
     if mount.source is None:
-        report.refuse("is in a volume whose folder on the host the text does not tell", key=key,
-                      value=text, hint="give --mount HOST:CONTAINER")  # fmt: skip
+        report.refuse(
+            "is in a volume whose folder on the host the text does not tell",
+            key=key,
+            value=text,
+            hint="give --mount HOST:CONTAINER",
+        )
         return text
     moved = mount.source.rstrip("/") + text[len(mount.target.rstrip("/")) :] or "/"
     if moved != text and name != "model-path":
-        report.note("changed", f"{name}: {text} → {moved}", "the container had the host's folder "
-                    f"{mount.source} at {mount.target}")  # fmt: skip
+        report.note(
+            "changed",
+            f"{name}: {text} → {moved}",
+            f"the container had the host's folder {mount.source} at {mount.target}",
+        )
     return moved
 
 

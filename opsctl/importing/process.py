@@ -4,9 +4,14 @@ shell would."""
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
 
 from opsctl.importing.describe import Asked, describe
 from opsctl.importing.model import Container, Imported, Launch, Report
+from opsctl.importing.unit import read as unit_read
+from opsctl.importing.unit import risks, words
+from opsctl.importing.versions import named
 
 
 def from_process(
@@ -31,12 +36,20 @@ def from_process(
     asked = asked or Asked()
     report = Report()
     launch = Launch(list(argv), dict(environ), cwd=cwd, user=user, container=container)
-    launch.said = set(said) if said is not None else set()
+    launch.said = set(said or ())
+    if unit_text:
+        _of_the_unit(launch, unit_text, report)
     if version_hint and not asked.version:
-        from dataclasses import replace
-
-        from opsctl.importing.versions import named
-
         if (found := named([version_hint])) is not None:
             asked = replace(asked, version=found[0])
     return describe(launch, asked, report)
+
+
+def _of_the_unit(launch: Launch, text: str, report: Report) -> None:
+    unit = unit_read.read([("", text)])
+    report.risks += risks.risks(unit)
+    launch.name = launch.name or unit.name or None
+    launch.user = launch.user or unit.last("User") or None
+    for line in unit.all("Environment"):
+        with suppress(words.Malformed):  # systemd ignores such a line
+            launch.said = {*(launch.said or ()), *words.assignments(line, {})[0]}

@@ -3,8 +3,6 @@ itself tells is followed (variables, cd, export), what only a run would tell is 
 
 from __future__ import annotations
 
-import json
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
@@ -13,13 +11,26 @@ from opsctl.importing import docker
 from opsctl.importing.entry import Entry, Other, entry
 from opsctl.importing.marks import plain, whole
 from opsctl.importing.model import Launch, Report
+from opsctl.importing.pasted import mended
 from opsctl.importing.shell import Scope, Simple, Unreadable, commands, expand, expand_one
-from opsctl.importing.shell.words import Lit, Word
+from opsctl.importing.shell.words import Word
 from opsctl.importing.wrappers import Unwrapped, unwrap
 
 # They prepare, wait or tell; systemd, the roles and the journal do that now.
 _HARMLESS = {
-    *("set", "shopt", "ulimit", "umask", "echo", "printf", "mkdir", "sleep", "wait", "trap", "true"),
+    *(
+        "set",
+        "shopt",
+        "ulimit",
+        "umask",
+        "echo",
+        "printf",
+        "mkdir",
+        "sleep",
+        "wait",
+        "trap",
+        "true",
+    ),
     *(":", "touch", "date", "which", "type", "hash", "nvidia-smi", "disown", "jobs", "tail", "cat"),
     *("ls", "pwd", "whoami", "hostname", "id", "uname", "free", "df", "exit", "return", "popd"),
     *("pushd", "tee", "clear", "history", "alias", "unalias", "test", "[", "module", "conda"),
@@ -27,8 +38,6 @@ _HARMLESS = {
 }
 _EXPORTS = ("export", "declare", "typeset", "readonly", "local")
 _DEEPEST = 8
-_PROMPT = re.compile(r"^[ \t]*(?:[\w.-]+@[\w.-]+[^\n$#]{0,80}[$#]|\$)[ \t]+(?=\S)", re.MULTILINE)
-_FENCE = re.compile(r"^[ \t]*(```|~~~)[^\n]*$", re.MULTILINE)
 
 
 @dataclass
@@ -44,15 +53,6 @@ class Reading:
     unread: list[str] = field(default_factory=list)
     root: str | None = None
     exporting: bool = False
-
-
-def pasted(text: str, report: Report) -> str:
-    """Without what comes along when people copy: prompts, fences of Markdown, odd blanks."""
-    found = text.replace("\r\n", "\n").replace("\u00a0", " ").replace("\ufeff", "")
-    cleaned = _PROMPT.sub("", _FENCE.sub("", found))
-    if cleaned != found:
-        report.note("dropped", "prompts and fences", "they were copied along; no part of a command")
-    return cleaned
 
 
 def read(text: str, scope: Scope, reading: Reading, *, depth: int = 0) -> None:
@@ -94,8 +94,12 @@ def one(reading: Reading) -> Launch | None:
         if tame := sorted({name for name, _ in reading.others if name in _HARMLESS}):
             report.note("dropped", ", ".join(tame), "beside the engine; a service needs none of it")
         for path in reading.unread:
-            report.note("told", path, "is read by the script, and was not given here: what it sets "
-                        "is not known; give it with --file PATH=COPY")  # fmt: skip
+            report.note(
+                "told",
+                path,
+                "is read by the script, and was not given here: what it sets "
+                "is not known; give it with --file PATH=COPY",
+            )
         return reading.launches[0]
     if reading.unread:
         report.refuse(
@@ -116,8 +120,11 @@ def _around(simple: Simple, before: str, report: Report) -> None:
     if before == "|":
         report.note("dropped", "… |", "the engine reads nothing from its standard input")
     if simple.redirects:
-        report.note("dropped", " ".join(simple.redirects), "what the engine prints is in the "
-                    "journal: opsctl logs")  # fmt: skip
+        report.note(
+            "dropped",
+            " ".join(simple.redirects),
+            "what the engine prints is in the journal: opsctl logs",
+        )
 
 
 def _command(simple: Simple, text: str, scope: Scope, reading: Reading, depth: int) -> None:
@@ -126,7 +133,7 @@ def _command(simple: Simple, text: str, scope: Scope, reading: Reading, depth: i
         return
     inner = Scope(dict(scope.values), set(scope.exported), scope.arguments, scope.cwd)
     _assign(simple, scope, reading, inner, export=True)
-    words = _mended(simple.words, text, reading.report)
+    words = mended(simple.words, text, reading.report)
     first = simple.words[0].bare or ""
     if first in _EXPORTS:
         _export(words[1:], scope, reading)
@@ -216,9 +223,7 @@ def _source(argv: list[str], scope: Scope, reading: Reading, depth: int) -> None
         reading.unread.append(plain(path))
 
 
-def program(
-    argv: list[str], simple: Simple, scope: Scope, reading: Reading, depth: int
-) -> None:
+def program(argv: list[str], simple: Simple, scope: Scope, reading: Reading, depth: int) -> None:
     report = Report()
     left = unwrap(argv, report)
     inner = _inner(left, scope)
@@ -253,7 +258,8 @@ def _inner(left: Unwrapped, scope: Scope) -> Scope:
     for name in left.unset:
         values.pop(name, None)
         exported.discard(name)
-    return Scope(values | left.env, exported | set(left.env), scope.arguments, scope.cwd)
+    values.update(left.env)
+    return Scope(values, exported | set(left.env), scope.arguments, scope.cwd)
 
 
 def _launch(left: Unwrapped, scope: Scope, reading: Reading) -> Launch:
@@ -272,9 +278,7 @@ def _keep(reading: Reading, report: Report) -> None:
     reading.report.problems += report.problems
 
 
-def _nested(
-    left: Unwrapped, scope: Scope, reading: Reading, report: Report, depth: int
-) -> None:
+def _nested(left: Unwrapped, scope: Scope, reading: Reading, report: Report, depth: int) -> None:
     text = left.script
     if text is None and left.script_file is not None:
         text = reading.files.get(left.script_file)
@@ -287,8 +291,12 @@ def _nested(
     _keep(reading, report)
     known = len(reading.launches)
     # A variable that is not exported does not reach another shell.
-    inner = Scope({n: scope.values[n] for n in scope.exported if n in scope.values},
-                  set(scope.exported), left.arguments, scope.cwd)  # fmt: skip
+    inner = Scope(
+        {n: scope.values[n] for n in scope.exported if n in scope.values},
+        set(scope.exported),
+        left.arguments,
+        scope.cwd,
+    )
     read(text or "", inner, reading, depth=depth + 1)
     for launch in reading.launches[known:]:
         launch.user = launch.user or left.user
@@ -299,8 +307,23 @@ def _container(
     left: Unwrapped, scope: Scope, reading: Reading, report: Report, simple: Simple
 ) -> None:
     verb = next((word for word in left.argv[1:] if not word.startswith("-")), "")
-    if verb in ("pull", "rm", "stop", "kill", "network", "volume", "image", "login", "logs", "ps",
-                "container", "system", "wait", "info", "version"):  # fmt: skip
+    if verb in (
+        "pull",
+        "rm",
+        "stop",
+        "kill",
+        "network",
+        "volume",
+        "image",
+        "login",
+        "logs",
+        "ps",
+        "container",
+        "system",
+        "wait",
+        "info",
+        "version",
+    ):
         report.note("dropped", f"{left.argv[0]} {verb}", "there is no container any more")
         _keep(reading, report)
         return
@@ -324,40 +347,3 @@ def settle(launch: Launch, reading: Reading, scope: Scope) -> None:
     reading.strangers += inner.strangers
     reading.others += inner.others
     reading.unread += inner.unread
-
-
-def _mended(words: list[Word], text: str, report: Report) -> list[Word]:
-    """JSON without its quotes, as ps prints an argument: a shell would take it apart, and the
-    process that was printed had it whole."""
-    found: list[Word] = []
-    at = 0
-    while at < len(words):
-        first = words[at].parts[0] if words[at].parts else None
-        head = re.match(r"(--[\w-]+=)?(?=[\[{])", first.text) if isinstance(first, Lit) else None
-        end = None
-        if head is not None and isinstance(first, Lit) and not first.quoted:
-            end = _json_end(words, at, text, words[at].start + len(head[0]))
-        if end is None or head is None:
-            found.append(words[at])
-            at += 1
-            continue
-        raw = text[words[at].start + len(head[0]) : words[end].end]
-        if '"' in raw:
-            report.note("changed", raw, "JSON without quotes around it, as a list of processes "
-                        "shows it, was taken whole: a shell would take it apart")  # fmt: skip
-        found.append(Word((Lit(head[0] + raw, True),), words[at].start, words[end].end))
-        at = end + 1
-    return found
-
-
-def _json_end(words: list[Word], at: int, text: str, start: int) -> int | None:
-    for end in range(at, min(at + 60, len(words))):
-        raw = text[start : words[end].end]
-        if not raw.endswith(("}", "]")):
-            continue
-        try:
-            if isinstance(json.loads(raw), dict | list):
-                return end
-        except (ValueError, RecursionError):
-            continue
-    return None

@@ -80,8 +80,12 @@ class Vault:
     def hide(self, text: str) -> str:
         for secret in sorted(self.hidden, key=len, reverse=True):
             if len(secret) >= _LEAST:
-                for spelling in (secret, json.dumps(secret)[1:-1], repr(secret)[1:-1],
-                                 quote(secret, safe="")):  # fmt: skip
+                for spelling in (
+                    secret,
+                    json.dumps(secret)[1:-1],
+                    repr(secret)[1:-1],
+                    quote(secret, safe=""),
+                ):
                     text = text.replace(spelling, _MASK)
         return _FORM.sub(_MASK, text)
 

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from opsctl.importing import compose, script
 from opsctl.importing.describe import Asked, describe
 from opsctl.importing.model import Imported, Launch, Report
+from opsctl.importing.pasted import pasted
 from opsctl.importing.shell import Scope
 from opsctl.importing.unit import launch as unit_launch
 from opsctl.importing.unit import read as unit_read
@@ -63,16 +64,21 @@ def _launch(
         if document is None:
             report.refuse("is no compose file: it has no services")
             return None
-        made = compose.launch(document, asked.service, asked.variables, asked.files, asked.mounts,
-                              report)  # fmt: skip
+        made = compose.launch(
+            document, asked.service, asked.variables, asked.files, asked.mounts, report
+        )
         return _within(made, asked, report) if made is not None else None
-    if re.search(r"^kind:[ \t]*(Deployment|Pod|StatefulSet|LeaderWorkerSet)\b", whole, re.MULTILINE):
-        report.refuse("is a manifest of Kubernetes, which is not read",
-                      hint="import the container's command, or the running process")  # fmt: skip
+    if re.search(
+        r"^kind:[ \t]*(Deployment|Pod|StatefulSet|LeaderWorkerSet)\b", whole, re.MULTILINE
+    ):
+        report.refuse(
+            "is a manifest of Kubernetes, which is not read",
+            hint="import the container's command, or the running process",
+        )
         return None
     reading = script.Reading(report, asked.files, asked.mounts)
     scope = Scope(dict(asked.variables), cwd=asked.cwd or None)
-    script.read(script.pasted(whole, report), scope, reading)
+    script.read(pasted(whole, report), scope, reading)
     return script.one(reading)
 
 

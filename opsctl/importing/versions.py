@@ -31,19 +31,27 @@ def fitting(args: Sequence[str]) -> list[str]:
     return [version for version in engine.versions() if _takes(version, args)]
 
 
+def nearest(args: Sequence[str]) -> str:
+    """The version that refuses least of it, the newest of several."""
+    return min(reversed(engine.versions()), key=lambda version: _wrong(version, args))
+
+
 def _takes(version: str, args: Sequence[str]) -> bool:
+    return _wrong(version, args) == 0
+
+
+def _wrong(version: str, args: Sequence[str]) -> int:
+    """How many arguments this version's parser does not take, as far as they are known."""
     given, strays = walk(engine.catalogue(version), args)
-    if any(whole(stray.written) for stray in strays):
-        return False
+    wrong = sum(whole(stray.written) for stray in strays)
     for one in given:
-        if one.flag.kind == "refused":
-            return False
         try:
             if all(whole(value) for value in one.values):
+                wrong += one.flag.kind == "refused"
                 read(one)
         except Refused:
-            return False
-    return True
+            wrong += 1
+    return wrong
 
 
 def said(some: Sequence[str]) -> str:

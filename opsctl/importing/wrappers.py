@@ -29,9 +29,12 @@ def _w(kind: str, why: str, valued: str = "", skip: int = 0) -> Wrapper:
     return Wrapper(kind, why, frozenset(valued.split()), skip)
 
 
-_RUN = _w("changed", "the environment that it finds: check engine.root",
-          "-n --name -p --prefix --cwd --python --project --directory --with --env-file --extra "
-          "--group --package")  # fmt: skip
+_RUN = _w(
+    "changed",
+    "the environment that it finds: check engine.root",
+    "-n --name -p --prefix --cwd --python --project --directory --with --env-file --extra "
+    "--group --package",
+)
 _NUMA = "-N -m -C -i -p -P -l --cpunodebind --membind --physcpubind --interleave --preferred"
 WRAPPERS: dict[str, Wrapper] = {
     "nohup": _w("dropped", _DETACH),
@@ -53,25 +56,41 @@ WRAPPERS: dict[str, Wrapper] = {
     "numactl": _w("lost", _BINDING, _NUMA),
     "timeout": _w("lost", "a service runs until it is stopped", "-s -k --signal --kill-after", 1),
     "flock": _w("dropped", "there is one unit of a name", "-w -E", 1),
-    "torchrun": _w("lost", _RANKS, "--nproc-per-node --nproc_per_node --nnodes --node-rank "
-                   "--node_rank --master-addr --master_addr --master-port --master_port "
-                   "--rdzv-backend --rdzv-endpoint --rdzv-id"),
+    "torchrun": _w(
+        "lost",
+        _RANKS,
+        "--nproc-per-node --nproc_per_node --nnodes --node-rank "
+        "--node_rank --master-addr --master_addr --master-port --master_port "
+        "--rdzv-backend --rdzv-endpoint --rdzv-id",
+    ),
     "srun": _w("lost", _RANKS, "-n -N -c -p -w -t -J -o -e --gres --ntasks --nodes --partition"),
     "mpirun": _w("lost", _RANKS, "-n -np -N -x -H --host --hostfile --mca"),
     "mpiexec": _w("lost", _RANKS, "-n -np -N -x -H --host --hostfile"),
     "strace": _w("lost", _PROFILE, "-o -e -p -s"),
-    "nsys": _w("lost", _PROFILE, "-o -t -s -w -f -d -y -c --output --trace --sample --duration "
-               "--delay --capture-range"),
+    "nsys": _w(
+        "lost",
+        _PROFILE,
+        "-o -t -s -w -f -d -y -c --output --trace --sample --duration --delay --capture-range",
+    ),
     "ncu": _w("lost", _PROFILE, "-o -k -c"),
-}  # fmt: skip
+}
 # Their first word is a verb of theirs.
 _VERBS = {
-    "uv": ("run", _RUN), "poetry": ("run", _RUN), "pipenv": ("run", _RUN), "pixi": ("run", _RUN),
-    "conda": ("run", _RUN), "micromamba": ("run", _RUN), "mamba": ("run", _RUN),
-    "nsys": ("profile", WRAPPERS["nsys"]), "accelerate": ("launch", WRAPPERS["torchrun"]),
-}  # fmt: skip
+    "uv": ("run", _RUN),
+    "poetry": ("run", _RUN),
+    "pipenv": ("run", _RUN),
+    "pixi": ("run", _RUN),
+    "conda": ("run", _RUN),
+    "micromamba": ("run", _RUN),
+    "mamba": ("run", _RUN),
+    "nsys": ("profile", WRAPPERS["nsys"]),
+    "accelerate": ("launch", WRAPPERS["torchrun"]),
+}
 SHELLS = {"bash", "sh", "zsh", "dash", "ksh", "ash"}
-_SUDO_VALUED = set("-u -g -h -p -C -r -t -T -U -D -R --user --group --host --prompt --chdir".split())
+_SUDO_VALUED = {
+    *("-u", "-g", "-h", "-p", "-C", "-r", "-t", "-T", "-U", "-D", "-R"),
+    *("--user", "--group", "--host", "--prompt", "--chdir"),
+}
 _ASSIGNMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=(.*)", re.DOTALL)
 
 

@@ -52,7 +52,7 @@ class Lexer:
         for operator in _OPERATORS:
             if self.text.startswith(operator, self.at):
                 self.at += len(operator)
-                return Operator(operator, start)
+                return Operator(operator, start, number[0] if number else "")
         return self._word()
 
     def _blank(self) -> None:

@@ -57,8 +57,10 @@ class _Reader:
             if isinstance(token, Word):
                 self._word(token)
             elif token.text in ("<<", "<<-"):
-                raise Unreadable(f"line {self._line(token)} has a here-document; import what it "
-                                 "writes, or the command alone")  # fmt: skip
+                raise Unreadable(
+                    f"line {self._line(token)} has a here-document; import what it "
+                    "writes, or the command alone"
+                )
             elif token.text in _REDIRECTS:
                 self._redirect(token)
             elif token.text in ("(", ")", ";;"):
@@ -132,7 +134,7 @@ class _Reader:
         if self.at < len(self.tokens) and isinstance(word := self.tokens[self.at], Word):
             where = self.lexer.text[word.start : word.end]
             self.at += 1
-        self.now.redirects.append(f"{token.text}{where}")
+        self.now.redirects.append(f"{token.number}{token.text}{where}")
 
     def _end(self, operator: str) -> None:
         if self.now.words or self.now.assignments:

@@ -52,5 +52,8 @@ class Word:
 
 @dataclass(frozen=True)
 class Operator:
+    """`number`: the descriptor before a redirection, if one is written."""
+
     text: str
     start: int = 0
+    number: str = ""

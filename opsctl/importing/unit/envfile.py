@@ -71,8 +71,13 @@ def _quoted(text: str, at: int, quote: str) -> tuple[str, int]:
     while at < len(text) and text[at] != quote:
         if text[at] == "\\" and quote == '"' and at + 1 < len(text):
             following = text[at + 1]
-            held += "" if following == "\n" else following if following in '"\\`$' else (
-                "\\" + following)  # fmt: skip
+            held += (
+                ""
+                if following == "\n"
+                else following
+                if following in '"\\`$'
+                else ("\\" + following)
+            )
             at += 2
             continue
         held += text[at]

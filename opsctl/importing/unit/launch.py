@@ -28,7 +28,7 @@ def launch(
     if not lines:
         report.refuse(
             "has no ExecStart=: it is a drop-in, or a part of a unit",
-            hint="give the unit itself first, then its drop-ins; systemctl cat prints them together",
+            hint="give the unit itself first, then its drop-ins: systemctl cat prints all",
         )
         return None
     if len(lines) > 1:
@@ -124,8 +124,11 @@ def _environment(
         here, wrong = words.assignments(line, known)
         found |= here
         for word in wrong:
-            report.note("dropped", f"{plain(word)} in Environment=", "no assignment: systemd ignores "
-                        "it (a # there begins no comment)")  # fmt: skip
+            report.note(
+                "dropped",
+                f"{plain(word)} in Environment=",
+                "no assignment: systemd ignores it (a # there begins no comment)",
+            )
     for line in unit.all("EnvironmentFile"):
         optional, path = line.startswith("-"), words.specifiers(line.lstrip("-"), known)
         if path in files:
@@ -134,27 +137,48 @@ def _environment(
             continue
         complete = False
         if optional:
-            report.note("told", f"EnvironmentFile=-{plain(path)}", "was not given, and what it sets "
-                        "is not known; give it with --file PATH=COPY")  # fmt: skip
+            report.note(
+                "told",
+                f"EnvironmentFile=-{plain(path)}",
+                "was not given, and what it sets is not known; give it with --file PATH=COPY",
+            )
         else:
-            report.refuse(f"variables come from {plain(path)}, which was not given",
-                          key="EnvironmentFile", hint=f"give it: --file {plain(path)}=COPY")  # fmt: skip
+            report.refuse(
+                f"variables come from {plain(path)}, which was not given",
+                key="EnvironmentFile",
+                hint=f"give it: --file {plain(path)}=COPY",
+            )
     for line in unit.all("UnsetEnvironment"):
         for word in words.split(line):
             name, _, value = word.partition("=")
             if not value or found.get(name) == value:
                 found.pop(name, None)
     if unit.all("PassEnvironment"):
-        report.note("told", f"PassEnvironment={' '.join(unit.all('PassEnvironment'))}", "comes from "
-                    "the manager's own variables, which no text tells")  # fmt: skip
+        report.note(
+            "told",
+            f"PassEnvironment={' '.join(unit.all('PassEnvironment'))}",
+            "comes from the manager's own variables, which no text tells",
+        )
     return found, complete
 
 
 def _specifiers(unit: Unit) -> dict[str, str]:
     """What the name tells, and the system manager's own folders."""
-    found = {"t": "/run", "S": "/var/lib", "C": "/var/cache", "L": "/var/log", "E": "/etc",
-             "T": "/tmp", "V": "/var/tmp", "h": "/root", "u": "root", "U": "0", "g": "root",
-             "G": "0", "s": "/bin/sh"}  # fmt: skip
+    found = {
+        "t": "/run",
+        "S": "/var/lib",
+        "C": "/var/cache",
+        "L": "/var/log",
+        "E": "/etc",
+        "T": "/tmp",
+        "V": "/var/tmp",
+        "h": "/root",
+        "u": "root",
+        "U": "0",
+        "g": "root",
+        "G": "0",
+        "s": "/bin/sh",
+    }
     if not unit.name:
         return found
     stem = PurePosixPath(unit.name).stem
@@ -181,18 +205,34 @@ def _quadlet(
     options: list[tuple[str, str]] = []
     for text in unit.all("PodmanArgs", "Container"):
         options += docker.parse([*words.split(text), "image"])[0]
-    for key, option in (("Volume", "--volume"), ("PublishPort", "--publish"),
-                        ("AddDevice", "--device"), ("EnvironmentFile", "--env-file")):  # fmt: skip
+    for key, option in (
+        ("Volume", "--volume"),
+        ("PublishPort", "--publish"),
+        ("AddDevice", "--device"),
+        ("EnvironmentFile", "--env-file"),
+    ):
         options += [(option, text) for text in unit.all(key, "Container")]
     for line in unit.all("Environment", "Container"):
         options += [("--env", f"{n}={v}") for n, v in words.assignments(line, known)[0].items()]
-    for key, option in (("Network", "--network"), ("WorkingDir", "--workdir"), ("User", "--user"),
-                        ("ShmSize", "--shm-size"), ("ContainerName", "--name")):  # fmt: skip
+    for key, option in (
+        ("Network", "--network"),
+        ("WorkingDir", "--workdir"),
+        ("User", "--user"),
+        ("ShmSize", "--shm-size"),
+        ("ContainerName", "--name"),
+    ):
         if text := get(key):
             options.append((option, words.specifiers(text, known)))
     entrypoint = words.split(get("Entrypoint")) or None
-    found = docker.launch(docker.Settings(options, report), get("Image"), words.split(get("Exec")),
-                          {}, files, mounts, entrypoint)  # fmt: skip
+    found = docker.launch(
+        docker.Settings(options, report),
+        get("Image"),
+        words.split(get("Exec")),
+        {},
+        files,
+        mounts,
+        entrypoint,
+    )
     if found is None:
         return None
     reading = script.Reading(report, files, mounts)

@@ -1,4 +1,4 @@
-"""A unit with its drop-ins as one table of settings, by systemd's own rules for lists and resets."""
+"""A unit with its drop-ins as one table, by systemd's own rules for lists and resets."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def parts(text: str, path: str = "") -> list[tuple[str, str]]:
 def read(texts: Sequence[tuple[str, str]]) -> Unit:
     """The unit first, then its drop-ins in order."""
     unit = Unit()
-    for path, text in (one for path, text in texts for one in parts(text, path)):
+    for path, text in (one for given in texts for one in parts(given[1], given[0])):
         if path and not path.endswith(".conf") and not unit.name:
             unit.name = PurePosixPath(path).name
         elif path.endswith(".conf") and not unit.name:

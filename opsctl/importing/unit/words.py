@@ -10,8 +10,19 @@ from collections.abc import Mapping, Sequence
 
 from opsctl.importing.marks import mark
 
-_NAMED = {"a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v", "s": " ",
-          "\\": "\\", '"': '"', "'": "'"}  # fmt: skip
+_NAMED = {
+    "a": "\a",
+    "b": "\b",
+    "f": "\f",
+    "n": "\n",
+    "r": "\r",
+    "t": "\t",
+    "v": "\v",
+    "s": " ",
+    "\\": "\\",
+    '"': '"',
+    "'": "'",
+}
 _CODE = re.compile(r"x([0-9A-Fa-f]{2})|u([0-9A-Fa-f]{4})|U([0-9A-Fa-f]{8})|([0-7]{3})")
 _BRACED = re.compile(r"\$\$|\$\{([A-Za-z_][A-Za-z0-9_]*)\}|\$([A-Za-z_][A-Za-z0-9_]*)")
 _WORD_VARIABLE = re.compile(r"\$([A-Za-z_][A-Za-z0-9_]*)")
