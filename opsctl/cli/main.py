@@ -18,7 +18,7 @@ from opsctl.cli.frame import Settings, framed
 # As --help shows them.
 VERBS = (
     *("hosts", "forecast", "render", "plan", "deploy", "restart", "stop", "start", "rollback"),
-    *("status", "verify", "watch", "logs", "remove", "unlock"),
+    *("status", "memory", "verify", "watch", "logs", "remove", "unlock"),
 )
 GROUPS = ("config", "catalog", "lab")  # verbs with verbs of their own
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import tempfile
 import time
 from collections.abc import Sequence
@@ -107,4 +108,19 @@ def judge(path: Path, plan: dict[str, Any], now: dict[str, Any]) -> None:
 
     if changed := stale(plan, now):
         lines = [f"{path} does not hold any more; since it was made", *changed]
-        raise StalePlan("\n".join(lines), hint=f"opsctl plan --out {path} plans again")
+        raise StalePlan("\n".join(lines), hint=again(path, plan))
+
+
+def again(path: Path, plan: dict[str, Any]) -> str:
+    """The command that makes the plan anew."""
+    from opsctl.rollout.planfile import asked_of
+
+    asked = asked_of(plan)
+    options = {
+        "--limit": ",".join(asked.limit),
+        "--canary": asked.canary,
+        "--override-forecast": asked.override,
+        "--out": str(path),
+    }
+    words = [word for name, value in options.items() if value for word in (name, value)]
+    return shlex.join(["opsctl", "plan", *asked.services, *words])

@@ -12,7 +12,9 @@ from opsctl.forecast import start
 from opsctl.forecast.case import case
 from opsctl.forecast.evaluate import Result, evaluate
 from opsctl.forecast.expected import expected
+from opsctl.forecast.figures import weights
 from opsctl.forecast.fit import NOT, Fit
+from opsctl.forecast.host.memory import process
 from opsctl.forecast.notes import notes
 from opsctl.forecast.values import Case, Device, Figure, HostPool, NoForecast, NoStart
 from opsctl.onhost.expect import count, gb, gib
@@ -51,9 +53,25 @@ def forecast(
     phases, timing = start.seconds(whole, result), manifest.get("timing") or {}
     short = start.too_short(phases, timing)
     found = (*notes(whole, result), *([short] if short else []))
-    expect = {**expected(result, found), "start": start.expected(phases, timing)}
+    size = weights(whole)
+    expect = {
+        **expected(result, found),
+        **({"weights": _sized(size)} if size is not None else {}),
+        "process": _sized(process(whole)),
+        "start": start.expected(phases, timing),
+    }
     lines = tuple(_lines(result, phases, found))
     return Forecast(expect, result.fit, found, lines, whole, result)
+
+
+def _sized(figure: Figure) -> dict[str, Any]:
+    """Bytes of one rank that no gate judges: what `opsctl memory` lays log and host beside."""
+    return {
+        "bytes": figure.value,
+        "min": figure.least,
+        "max": figure.most,
+        "basis": figure.basis,
+    }
 
 
 def _lines(result: Result, phases: Mapping[str, Figure], found: tuple[str, ...]) -> Iterator[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from opsctl.forecast.values import MEASURED, Figure
+from opsctl.forecast.values import MEASURED, Case, Figure
 
 
 def agreed(values: Iterable[int | None]) -> int | None:
@@ -47,3 +47,14 @@ def speed(told: Mapping[str, Any] | None, where: str) -> Figure | None:
         return None
     source = f"{where}: {told['samples']} large batches of prompts"
     return Figure(int(told["value"]), int(told["least"]), int(told["most"]), MEASURED, source)
+
+
+def weights(case: Case) -> Figure | None:
+    """What loading takes of one GPU: as an earlier start logged it, else what was free before it
+    and after it, else by tensor shapes."""
+    seen = case.measured
+    if seen.weights is not None:
+        return Figure(seen.weights, None, None, MEASURED, seen.source)
+    if seen.free_before is None or seen.free_after is None:
+        return case.weights
+    return Figure(seen.free_before - seen.free_after, None, None, MEASURED, seen.source)

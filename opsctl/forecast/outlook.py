@@ -6,12 +6,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from opsctl.engine.advisories import Advisory, advisories
-from opsctl.forecast import advised, payoff, start
+from opsctl.forecast import advised, figures, payoff, start
 from opsctl.forecast.evaluate import Result, evaluate
 from opsctl.forecast.notes import notes
 from opsctl.forecast.payoff import Payoff
 from opsctl.forecast.question import Question
-from opsctl.forecast.values import MEASURED, Case, Figure, NoStart
+from opsctl.forecast.values import Case, Figure, NoStart
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,14 +37,8 @@ class Outlook:
 
     @property
     def weights(self) -> Figure | None:
-        """What loading took of one GPU: as an earlier start logged it, else what was free before it
-        and after it, else by tensor shapes."""
-        seen = self.case.measured
-        if seen.weights is not None:
-            return Figure(seen.weights, None, None, MEASURED, seen.source)
-        if seen.free_before is None or seen.free_after is None:
-            return self.case.weights
-        return Figure(seen.free_before - seen.free_after, None, None, MEASURED, seen.source)
+        """What loading takes of one GPU."""
+        return figures.weights(self.case)
 
     @property
     def start_total(self) -> Figure | None:

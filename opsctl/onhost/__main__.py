@@ -19,7 +19,7 @@ PLACES = Places()
 def _collect(given: argparse.Namespace) -> Any:
     from opsctl.onhost.collect import collect
 
-    return collect(PLACES, Systemd(), given.service, given.probe)
+    return collect(PLACES, Systemd(), given.service, given.probe, given.memory)
 
 
 def _facts(given: argparse.Namespace) -> Any:
@@ -136,6 +136,7 @@ def parser() -> argparse.ArgumentParser:
     collect = verb("collect", _collect)
     collect.add_argument("--service", action="append", default=[])
     collect.add_argument("--probe", action="store_true")
+    collect.add_argument("--memory", action="store_true")
     facts = verb("facts", _facts)
     facts.add_argument("--model", required=True)
     facts.add_argument("--draft")

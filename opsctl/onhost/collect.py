@@ -13,6 +13,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
 from opsctl.onhost import gates, gpus, hostfacts, locks, probes, starts, systemd
+from opsctl.onhost.holding import held
 from opsctl.onhost.model import Check, StartFacts
 from opsctl.onhost.store import ZERO, Places, Refused, Store, services
 from opsctl.onhost.systemd import Systemd, UnitState
@@ -23,12 +24,18 @@ UNIT_FOLDERS = ("etc/systemd/system", "usr/lib/systemd/system", "lib/systemd/sys
 
 
 def collect(
-    places: Places, manager: Systemd, wanted: Sequence[str] = (), probe: bool = False
+    places: Places,
+    manager: Systemd,
+    wanted: Sequence[str] = (),
+    probe: bool = False,
+    memory: bool = False,
 ) -> Dict[str, Any]:
-    """The document of docs/architecture.md. `wanted`: only these services, "absent" if unknown."""
+    """The document of docs/architecture.md. `wanted`: only these services, "absent" if unknown.
+    `memory`: also who holds GPU memory, which costs a call of nvidia-smi more."""
     names = list(wanted) or known(places)
     with ThreadPoolExecutor(8) as pool:
         cards = pool.submit(gpus.report)
+        apps = pool.submit(hostfacts.run, hostfacts.PROCESS_QUERY) if memory else None
         version = pool.submit(_systemd_version)
         pairs = states(manager, names, everything=not wanted)
         found: List[Future[Dict[str, Any]]] = [
@@ -49,8 +56,19 @@ def collect(
             **cards.result(),
         }
         entries = [future.result() for future in found]
+        if apps:
+            answer["gpu_processes"] = _holders(apps.result(), answer["gpus"])
     answer["services"] = [e for e in entries if e["state"] != "absent" or wanted]
     return answer
+
+
+def _holders(text: str, cards: Sequence[Mapping[str, Any]]) -> List[Dict[str, Any]]:
+    """Processes on the GPUs: {"gpu", "pid", "memory", "comm"}."""
+    found = hostfacts.parse_gpu_processes(text, [dict(card) for card in cards])
+    for process in found:
+        status = hostfacts.parse_status(hostfacts.read(f"/proc/{process['pid']}/status"))
+        process["comm"] = status["name"]
+    return found
 
 
 def known(places: Places) -> List[str]:
@@ -110,6 +128,7 @@ def entry(
         "health": health,
         "checks": [c.as_json() for c in _checks(state, start, manifest, health, release)],
         "processes": hostfacts.processes(hostfacts.cgroup_pids(state.cgroup)),
+        "memory": held(state.cgroup),
     }
 
 

@@ -305,10 +305,11 @@ def samples(pids: Iterable[int]) -> Dict[int, Tuple[int, int, int]]:
 
 
 def processes(pids: Iterable[int]) -> List[Dict[str, Any]]:
-    """[{"pid", "comm", "rss"}] for the answer of collect."""
+    """[{"pid", "comm", "rss", "shared"}] for the answer of collect."""
     found = []
     for pid in pids:
         status = parse_status(read(f"/proc/{pid}/status"))
         if status["name"]:
-            found.append({"pid": pid, "comm": status["name"], "rss": status["rss"]})
+            told = {"pid": pid, "comm": status["name"]}
+            found.append({**told, "rss": status["rss"], "shared": status["shared"]})
     return found

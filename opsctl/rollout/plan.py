@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from opsctl.errors import LockHeld, NothingSelected, OpsctlError, Unreachable
-from opsctl.release.diff import restart_reasons, verdict
+from opsctl.release.diff import quiet_reasons, restart_reasons, verdict
 from opsctl.rollout.model import ZERO, Action, Key, Kind, Op, Plan, Wanted
 from opsctl.rollout.order import ordered
 
@@ -144,9 +144,16 @@ def _swap(host: str, name: str, state: State, wanted: Wanted | None) -> Action:
     if confirmed != digest:
         return action("swap", "restart: this release runs, but its gates never passed")
     if wanted.changed:
-        old, new = state.get("manifest"), wanted.manifest
-        return action("stage", verdict(old, new) if old and new else "no restart: files differ")
+        return action("stage", _staged(state.get("manifest"), wanted.manifest))
     return action("none", "no restart: nothing changed" + _drift(state))
+
+
+def _staged(old: Mapping[str, Any] | None, new: Mapping[str, Any] | None) -> str:
+    if not old or not new:
+        return "no restart: files differ"
+    if old["digest"] == new["digest"] and not quiet_reasons(old, new):
+        return "no restart: the program that guards starts here is of another opsctl"
+    return verdict(old, new)
 
 
 def _drift(state: State) -> str:

@@ -26,6 +26,7 @@ AHEAD = 300  # seconds that the clock of another machine may be ahead
 _WORSE = (FITS, TIGHT, UNKNOWN, NOT)
 _ONCE = ("expect", "digest")  # of a manifest: what the description does not say
 
+HOSTS = "\0"  # stands for the hosts that a line is true of
 Document = Mapping[str, Any]
 
 
@@ -166,58 +167,66 @@ def age(plan: Document, now: float) -> float:
 
 def stale(then: Document, now: Document) -> list[str]:
     """What has changed since the plan was made, for people; [] if it still holds. `now`: the same
-    question asked again. What has become better is no reason to refuse."""
-    found = []
-    if then["opsctl"] != now["opsctl"]:
-        found.append(f"opsctl {now['opsctl']} is at work, and {then['opsctl']} made the plan")
+    question asked again. What has become better is no reason to refuse. What is the same on
+    several hosts is told once."""
+    found: dict[str, list[str]] = {}
     before, after = _keyed(then), _keyed(now)
-    found += [f"{_who(k)}: is not selected any more" for k in before if k not in after]
-    found += [f"{_who(k)}: was not in the plan" for k in after if k not in before]
-    if not found and list(before) != list(after):
-        order = " → ".join(", ".join(_who(k) for k in keys) for keys in (before, after))
-        found.append(f"the order: {order}")
+    for key in before:
+        if key not in after:
+            found.setdefault(f"{key[1]} on {HOSTS}: is not selected any more", []).append(key[0])
+    for key in after:
+        if key not in before:
+            found.setdefault(f"{key[1]} on {HOSTS}: was not in the plan", []).append(key[0])
+    moved = bool(found)
     for key in before:
         if key in after:
-            found += _differs(key, (before[key], then), (after[key], now))
-    return found
+            for line in _differs(key[1], (before[key], then), (after[key], now)):
+                found.setdefault(line, []).append(key[0])
+    lines = [line.replace(HOSTS, ", ".join(hosts)) for line, hosts in found.items()]
+    if not moved and list(before) != list(after):
+        order = " → ".join(
+            ", ".join(f"{service} on {host}" for host, service in keys) for keys in (before, after)
+        )
+        lines.append(f"the order: {order}")
+    if then["opsctl"] != now["opsctl"]:
+        lines.append(f"opsctl {now['opsctl']} is at work, and {then['opsctl']} made the plan")
+    return lines
 
 
 def _keyed(plan: Document) -> dict[Key, Mapping[str, Any]]:
     return {(step["host"], step["service"]): step for step in plan["steps"]}
 
 
-def _who(key: Key) -> str:
-    return f"{key[1]} on {key[0]}"
-
-
 def _differs(
-    key: Key, then: tuple[Mapping[str, Any], Document], now: tuple[Mapping[str, Any], Document]
-) -> list[str]:
+    service: str, then: tuple[Mapping[str, Any], Document], now: tuple[Mapping[str, Any], Document]
+) -> Iterator[str]:
     (old, plan), (new, again) = then, now
-    host, service = key
-    found = []
+    moved = list(_moved(service, old["stood"], new["stood"]))
     if old["description"] != new["description"]:
-        words = "; ".join(
-            _described(
-                {**plan["descriptions"][old["description"]], "digest": old["digest"]},
-                {**again["descriptions"][new["description"]], "digest": new["digest"]},
-            )
-        )
-        found.append(f"description of {service} on {host}: {words}")
+        was = {**plan["descriptions"][old["description"]], "digest": old["digest"]}
+        is_ = {**again["descriptions"][new["description"]], "digest": new["digest"]}
+        yield f"description of {service} on {HOSTS}: {'; '.join(_described(was, is_))}"
     elif old["digest"] != new["digest"]:
         words = f"{_short(old['digest'])} → {_short(new['digest'])}"
-        found.append(f"{service} on {host}: {words}, of the same description")
-    found += [f"on {host} {words}" for words in _moved(service, old["stood"], new["stood"])]
-    if not found and old["action"] != new["action"]:
+        yield f"{service} on {HOSTS}: {words}, of the same description"
+    elif not moved and old["action"] != new["action"]:
         words = f"{old['action']} → {new['action']} ({new['reason']})"
-        found.append(f"{service} on {host}: what is to be done: {words}")
-    for name in ("ram_verdict", "gpu_verdict", "verdict"):
+        yield f"{service} on {HOSTS}: what is to be done: {words}"
+    yield from (f"on {HOSTS} {words}" for words in moved)
+    yield from _turned(service, old, new)
+
+
+def _turned(service: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[str]:
+    """A verdict that has become worse."""
+    for name, which in (
+        ("ram_verdict", " of RAM"),
+        ("gpu_verdict", " of GPU memory"),
+        ("verdict", ""),
+    ):
         was, is_ = old[name], new[name]
         if is_ != was and _WORSE.index(is_) > _WORSE.index(was):
-            which = {"ram_verdict": " of RAM", "gpu_verdict": " of GPU memory"}.get(name, "")
-            found.append(f"{service} on {host}: the forecast{which}: {was} → {is_}")
-            break
-    return found
+            yield f"{service} on {HOSTS}: the forecast{which}: {was} → {is_}"
+            return
 
 
 def _described(old: Mapping[str, Any], new: Mapping[str, Any]) -> Sequence[str]:

@@ -28,12 +28,14 @@ class Planned:
 
     @property
     def total(self) -> Figure | None:
-        """Seconds for all of it, one service after the other; None where a start is not known."""
-        return duration.together(
+        """Seconds for all of it, one service after the other; None where a start is not known, or
+        nothing is started."""
+        known = [
             self.details[action.key].total
             for action in self.plan.actions
             if action.restarts and action.key in self.details
-        )
+        ]
+        return duration.together(known) if known else None
 
     def error(self) -> OpsctlError | None:
         """What keeps the plan from being carried out, of all hosts; None if nothing does."""

@@ -24,12 +24,12 @@ _LEFT = "RAM left"
 _WHOSE = {"description": "timing.cap", "forecast": "by the forecast", "usual": "as usual"}
 
 
-def blocks(said: Detail, *, changes: bool) -> Iterator[Block]:
+def blocks(said: Detail, *, starts: bool) -> Iterator[Block]:
     """Named blocks may be the same on many hosts; those without a name are each host's own.
-    A service that is left as it is has only what needs somebody."""
+    A service that runs on as it is has only what needs somebody."""
     yield "", [(f"! {problem}", "bold red") for problem in said.problems]
     yield "", list(_verdict(said))
-    if not changes:
+    if not starts:
         return
     yield "figures", list(_table(said))
     yield "advisories", list(_advisories(said))
@@ -103,8 +103,14 @@ def _from(row: Row) -> str:
 
 
 def _advisories(said: Detail) -> Iterator[Line]:
+    known = []
     for one in said.advisories:
-        yield from advisories.lines([one.advisory], "new" if one.mark == "new" else "")
+        if one.mark == "stays" and one.advisory.severity == "info":
+            known.append(one.advisory.id)
+        else:
+            yield from advisories.lines([one.advisory], "new" if one.mark == "new" else "")
+    if known:
+        yield f"i info, as before: {', '.join(known)}", "dim"
     for ended in said.ended:
         yield f"✓ ends with this change: {ended.id}: {ended.text}", "green"
 

@@ -41,6 +41,13 @@ def start_ranks(service: Mapping[str, Any]) -> dict[str, Any]:
     return (service.get("start") or {}).get("ranks") or {}
 
 
+def overridden(service: Mapping[str, Any]) -> str:
+    """The reason with which this release was started though its forecast does not fit; "" if it
+    fits."""
+    expect = (service.get("manifest") or {}).get("expect") or {}
+    return str(expect.get("override") or "")
+
+
 def expected_ranks(service: Mapping[str, Any]) -> list[str]:
     """Ranks that the running release must show; empty for a unit that opsctl did not write."""
     return list((service.get("manifest") or {}).get("ranks") or ())
@@ -81,6 +88,7 @@ def _service(service: Mapping[str, Any], memory: Mapping[str, Any]) -> dict[str,
             {key: check.get(key, "") for key in ("id", "status", "detail")}
             for check in service.get("checks") or ()
         ],
+        **({"override": overridden(service)} if overridden(service) else {}),
         **_advised(service),
     }
 

@@ -73,7 +73,7 @@ def _blocks(step: Step) -> Iterator[tuple[str, list[Line]]]:
     if step.detail is not None:
         from opsctl.views import ahead
 
-        yield from ahead.blocks(step.detail, changes=bool(step.action))
+        yield from ahead.blocks(step.detail, starts=_starts(step))
 
 
 def _reasons(step: Step) -> tuple[str, ...]:
@@ -82,8 +82,12 @@ def _reasons(step: Step) -> tuple[str, ...]:
     return why if len(why) > 1 and all(reason in step.reason for reason in why) else ()
 
 
+def _starts(step: Step) -> bool:
+    return step.action not in ("", "stage")
+
+
 def _closing(steps: Sequence[Step], total: Figure | None) -> Iterator[str]:
-    wanted = [step for step in steps if step.action]
+    wanted = [step for step in steps if _starts(step)]
     if total is None or len(wanted) < 2:
         return
     from opsctl.views import ahead

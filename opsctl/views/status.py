@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from opsctl.errors import OpsctlError, Unreachable
-from opsctl.views.document import Said, expected_ranks, seen_ranks, start_ranks
+from opsctl.views.document import Said, expected_ranks, overridden, seen_ranks, start_ranks
 from opsctl.views.figures import NONE, brief, count, gb, gib, short, span
 from opsctl.views.locks import left_over
 from opsctl.views.undescribed import CHECK as DESCRIBED
@@ -132,6 +132,8 @@ def note(service: Mapping[str, Any]) -> str:
     ]
     if restarts := service.get("restarts"):
         said.append(f"{restarts} restarts")
+    if reason := overridden(service):
+        said.append(f"its forecast does not fit, overridden: {reason}")
     expected = expected_ranks(service)
     missing = [r for r in expected if r not in seen_ranks(service)]
     if missing and service.get("state") == "active":

@@ -12,7 +12,7 @@ from opsctl.onhost.model import Check, RankFacts, StartFacts
 from opsctl.onhost.report import lines
 from opsctl.remote.sanitise import text as harmless
 from opsctl.views import advisories, checks
-from opsctl.views.document import Said
+from opsctl.views.document import Said, overridden
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -30,6 +30,9 @@ def report(said: Mapping[str, Said]) -> RenderableType:
         for service in answer["services"]:
             parts.append(Text(f"{name} {service['service']}", "bold"))
             parts.append(checks.table(service["checks"]))
+            if reason := overridden(service):
+                words = f"its forecast does not fit, overridden: {harmless(reason)}"
+                parts.append(Text(words, "bold yellow"))
             known = service.get("advisories") or ()
             parts += [Text(text, style) for text, style in advisories.lines(known)]
             if "unadvised" in service:
