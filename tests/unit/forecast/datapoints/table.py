@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from opsctl.forecast.device import device
+from opsctl.forecast.fit import judge
 from opsctl.forecast.host import host_pools
 from opsctl.forecast.shape import draft_geometry, geometry
 from opsctl.forecast.values import Case, Device, Hardware, HostMemory, Measured, NoForecast
@@ -67,6 +68,7 @@ def case(row: Row, **given: Any) -> Case:
         draft = draft_geometry(text, None, shape, str(flags["speculative-algorithm"]))
     known = {**row.get("given", {}), **given}
     cards = tuple(row["cards"])
+    ram = int(known.get("ram_gib", 8192)) * GiB
     return Case(
         version=version,
         flags=flags,
@@ -81,7 +83,7 @@ def case(row: Row, **given: Any) -> Case:
             tuple(row["capability"]) if "capability" in row else None,
             row.get("vendor", "nvidia"),
         ),
-        memory=HostMemory(1 << 43, 1 << 43),
+        memory=HostMemory(ram, ram),
         measured=Measured(
             tokens=known.get("tokens"),
             free_before=bytes_of(known.get("free_before_gib")),
@@ -155,6 +157,10 @@ def _host(asked: Case, found: Device, log: Row) -> Iterator[Compared]:
     except NoForecast as reason:
         yield Compared("host pools", 0, None, 0, str(reason))
         return
+    if "ram_left_gib" in log:
+        left = judge(asked, {rank: list(pools.values()) for rank in asked.ranks}).available_after
+        # The source has whole GiB.
+        yield Compared("RAM left, GiB", log["ram_left_gib"], (left or 0) / GiB, 1.0)
     if "host_total_gb" in log:
         total = sum(pool.bytes or 0 for pool in pools.values()) / 1e9
         yield Compared("host, GB a rank", log["host_total_gb"], total, HOST_GB)
