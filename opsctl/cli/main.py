@@ -18,8 +18,9 @@ from opsctl.cli.frame import Settings, framed
 # As --help shows them.
 VERBS = (
     *("hosts", "forecast", "render", "plan", "deploy", "restart", "stop", "start", "rollback"),
-    *("status", "memory", "verify", "watch", "logs", "remove", "unlock"),
+    *("status", "memory", "verify", "watch", "logs", "remove", "unlock", "import"),
 )
+FILES = {"import": "importing"}  # what a verb's file and function are called, where not as itself
 GROUPS = ("config", "catalog", "lab")  # verbs with verbs of their own
 
 
@@ -56,11 +57,12 @@ def built(verbs: tuple[str, ...] = (*VERBS, *GROUPS)) -> typer.Typer:
     )
     app.callback()(framed(root))
     for verb in verbs:
-        module = import_module(f"opsctl.cli.{verb}")
+        name = FILES.get(verb, verb)
+        module = import_module(f"opsctl.cli.{name}")
         if verb in GROUPS:
             app.add_typer(module.app, name=verb)
         else:
-            app.command()(framed(getattr(module, verb)))
+            app.command(name=verb)(framed(getattr(module, name)))
     return app
 
 

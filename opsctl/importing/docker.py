@@ -6,6 +6,7 @@ import csv
 import re
 from collections.abc import Mapping, Sequence
 
+from opsctl.importing.files import given
 from opsctl.importing.marks import mark, whole
 from opsctl.importing.model import Container, Launch, Mount, Report
 
@@ -233,8 +234,8 @@ def _environment(
 ) -> dict[str, str]:
     found: dict[str, str] = {}
     for path in settings.all("--env-file"):
-        if path in files:
-            found |= env_file(files[path])
+        if (text := given(files, path, variables=True)) is not None:
+            found |= env_file(text)
         else:
             report.refuse(
                 f"variables come from {path}, which was not given",

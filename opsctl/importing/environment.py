@@ -42,6 +42,11 @@ _CACHES = (
     "XDG_CACHE_HOME",
     "TVM_FFI_CACHE_DIR",
 )
+OURS = {
+    *("PATH", "HOME", "PYTHONUNBUFFERED", "TRITON_CACHE_DIR", "TORCHINDUCTOR_CACHE_DIR"),
+    *("FLASHINFER_WORKSPACE_BASE", "SGLANG_DG_CACHE_DIR"),
+}
+OUR_PATH = "/bin:/usr/local/cuda/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _CLOSED = ("/home/", "/root", "/run/user/", "/tmp")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
@@ -90,6 +95,10 @@ def _left_out(name: str, value: str) -> str:
         return "it belongs to the shell, login or container that was"
     if name == "PATH" and not whole(value):
         return "opsctl's unit has the environment's own bin, CUDA's, and the system's"
+    if name in OURS and (value.startswith("/var/cache/opsctl/") or name == "PYTHONUNBUFFERED"):
+        return "opsctl's unit sets it itself"
+    if name == "PATH" and value.endswith(OUR_PATH):
+        return "opsctl's unit sets it itself"
     if name in _CACHES and value.startswith(_CLOSED):
         return (
             f"{value} is closed to the unit, or is gone with it: caches of compiled kernels "

@@ -16,17 +16,13 @@ from opsctl.engine import Catalogue
 from opsctl.errors import SpecError
 from opsctl.importing.arguments import last, walk
 from opsctl.importing.entry import Other, entry
-from opsctl.importing.environment import Variables, expected
+from opsctl.importing.environment import OURS, Variables, expected
 from opsctl.importing.places import Places
 from opsctl.importing.secrets import Vault, template
 from opsctl.importing.unit.words import command, environment
 from opsctl.importing.values import UNSET, read
 from opsctl.release import render
 
-_OURS = {
-    *("PATH", "HOME", "PYTHONUNBUFFERED", "TRITON_CACHE_DIR", "TORCHINDUCTOR_CACHE_DIR"),
-    *("FLASHINFER_WORKSPACE_BASE", "SGLANG_DG_CACHE_DIR"),
-}
 # Stands for a secret that cannot stay as it is; the report says that a new one is needed.
 _STAND_IN = "a-stand-in-for-a-new-secret-"
 
@@ -128,5 +124,5 @@ def _variables(unit: str, secrets: Mapping[str, str], wanted: Mapping[str, str])
     return [
         f"the variable {name} would not be rendered as it was; please report it"
         for name in sorted({*got, *wanted})
-        if got.get(name) != wanted.get(name) and not (name in _OURS and name not in wanted)
+        if got.get(name) != wanted.get(name) and not (name in OURS and name not in wanted)
     ]

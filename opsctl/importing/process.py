@@ -39,9 +39,9 @@ def from_process(
     launch.said = set(said or ())
     if unit_text:
         _of_the_unit(launch, unit_text, report)
-    if version_hint and not asked.version:
-        if (found := named([version_hint])) is not None:
-            asked = replace(asked, version=found[0])
+    found = named([version_hint]) if not asked.version else None
+    if found is not None:
+        asked = replace(asked, version=found[0])
     return describe(launch, asked, report)
 
 

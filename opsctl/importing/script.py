@@ -9,6 +9,7 @@ from pathlib import PurePosixPath
 
 from opsctl.importing import docker
 from opsctl.importing.entry import Entry, Other, entry
+from opsctl.importing.files import given
 from opsctl.importing.marks import plain, whole
 from opsctl.importing.model import Launch, Report
 from opsctl.importing.pasted import mended
@@ -214,10 +215,10 @@ def _source(argv: list[str], scope: Scope, reading: Reading, depth: int) -> None
         absolute = path.startswith("/") or scope.cwd is not None
         reading.root = str(full.parent.parent) if absolute else None
         reading.report.note("dropped", f"source {path}", "the unit names the environment itself")
-    elif path in reading.files:
+    elif (text := given(reading.files, path)) is not None:
         arguments = scope.arguments
         scope.arguments = argv[2:] or arguments
-        read(reading.files[path], scope, reading, depth=depth + 1)
+        read(text, scope, reading, depth=depth + 1)
         scope.arguments = arguments
     else:
         reading.unread.append(plain(path))
@@ -238,7 +239,7 @@ def program(argv: list[str], simple: Simple, scope: Scope, reading: Reading, dep
     if isinstance(way, Entry):
         _keep(reading, report)
         reading.launches.append(_launch(left, inner, reading))
-    elif left.argv and left.argv[0] in reading.files:
+    elif left.argv and given(reading.files, left.argv[0]) is not None:
         file = Unwrapped([], script_file=left.argv[0], arguments=left.argv[1:])
         _nested(file, inner, reading, report, depth)
     elif isinstance(way, Other) and (way.what or not name):
@@ -281,7 +282,7 @@ def _keep(reading: Reading, report: Report) -> None:
 def _nested(left: Unwrapped, scope: Scope, reading: Reading, report: Report, depth: int) -> None:
     text = left.script
     if text is None and left.script_file is not None:
-        text = reading.files.get(left.script_file)
+        text = given(reading.files, left.script_file)
         if text is None:
             reading.unread.append(plain(left.script_file))
             return

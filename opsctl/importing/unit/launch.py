@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pathlib import PurePosixPath
 
 from opsctl.importing import docker, script
+from opsctl.importing.files import given
 from opsctl.importing.marks import mark, plain
 from opsctl.importing.model import Launch, Report
 from opsctl.importing.shell import Scope, Simple
@@ -22,6 +23,7 @@ def launch(
     report: Report,
 ) -> Launch | None:
     known = _specifiers(unit)
+    files = {**unit.files, **files}
     if unit.has("Container"):
         return _quadlet(unit, known, files, mounts, report)
     lines = unit.all("ExecStart")
@@ -37,13 +39,36 @@ def launch(
     try:
         env, complete = _environment(unit, known, files, report)
         env |= variables
+        keys = _credentials(unit, files, env, report)
         argv = _argv(lines[0], env, complete, known, unit, report)
     except words.Malformed as error:
         report.refuse(str(error), key="ExecStart", hint="systemd itself would not take it")
         return None
     if argv is None:
         return None
-    return _process(unit, argv, env, known, files, mounts, report)
+    return _process(unit, [*argv, *keys], env, known, files, mounts, report)
+
+
+def _credentials(
+    unit: Unit, files: Mapping[str, str], env: dict[str, str], report: Report
+) -> list[str]:
+    """The secrets of one of opsctl's own units: variables into `env`; keys as arguments."""
+    keys = []
+    if not unit.last("X-OpsctlRelease", section="Unit"):
+        return []
+    for line in unit.all("LoadCredential"):
+        name, _, path = line.partition(":")
+        text = files.get(path)
+        if text is None:
+            report.refuse(
+                f"the secret {name} is in {path}, which was not given",
+                hint=f"give it: --file {path}=COPY",
+            )
+        elif name.startswith("env."):
+            env[name.removeprefix("env.")] = text
+        else:
+            keys.append(f"--{name}={text}")
+    return keys
 
 
 def _process(
@@ -131,9 +156,8 @@ def _environment(
             )
     for line in unit.all("EnvironmentFile"):
         optional, path = line.startswith("-"), words.specifiers(line.lstrip("-"), known)
-        if path in files:
-            here, _ = envfile.read(files[path])
-            found |= here
+        if (text := given(files, path, variables=True)) is not None:
+            found |= envfile.read(text)[0]
             continue
         complete = False
         if optional:

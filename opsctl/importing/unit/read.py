@@ -9,7 +9,10 @@ from pathlib import PurePosixPath
 
 from opsctl.importing.unit.words import logical
 
-_HEADING = re.compile(r"^# (/[^\n]+\.(?:service|container|conf))[ \t]*$", re.MULTILINE)
+_HEADING = re.compile(
+    r"^# (/[^\n]+\.(?:service|container|conf|env|sh)|/etc/(?:default|sysconfig)/[^\n]+)[ \t]*$",
+    re.MULTILINE,
+)
 _ASSIGNS = re.compile(r"([A-Za-z][A-Za-z0-9-]*)[ \t]*=[ \t]*(.*)", re.DOTALL)
 # Settings of which each line adds to those before; of all others the last counts.
 LISTS = {
@@ -22,12 +25,14 @@ LISTS = {
 
 @dataclass
 class Unit:
-    """`settings`: (section, key) → values. `ignored`: lines that systemd only warns of."""
+    """`settings`: (section, key) → values. `ignored`: lines that systemd only warns of; `files`:
+    other files that stood among its parts, under headings as `systemctl cat` writes them."""
 
     name: str = ""
     settings: dict[tuple[str, str], list[str]] = field(default_factory=dict)
     sources: list[str] = field(default_factory=list)
     ignored: list[str] = field(default_factory=list)
+    files: dict[str, str] = field(default_factory=dict)
 
     def all(self, key: str, section: str = "Service") -> list[str]:
         return self.settings.get((section, key), [])
@@ -52,6 +57,9 @@ def read(texts: Sequence[tuple[str, str]]) -> Unit:
     """The unit first, then its drop-ins in order."""
     unit = Unit()
     for path, text in (one for given in texts for one in parts(given[1], given[0])):
+        if path.startswith("/") and not looks_like(text) and not path.endswith(".conf"):
+            unit.files[path] = text.strip("\n") + "\n"
+            continue
         if path and not path.endswith(".conf") and not unit.name:
             unit.name = PurePosixPath(path).name
         elif path.endswith(".conf") and not unit.name:
