@@ -1,4 +1,5 @@
-"""`opsctl config show|validate|paths`: descriptions as they count, and what is wrong with them."""
+"""`opsctl config show|validate|explain|paths`: descriptions as they count, what is wrong with them,
+and what a flag means."""
 
 from __future__ import annotations
 
@@ -7,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from opsctl.cli import completing
 from opsctl.cli.console import data, show, talk, write
 from opsctl.cli.frame import Output, Settings, framed
 from opsctl.errors import SpecError
@@ -94,6 +96,51 @@ def validate(settings: Settings) -> None:
     if settings.form is Output.text:
         count = sum(len(names) for _, names in chosen.entries)
         write(f"{count} services on {len(chosen.names)} hosts are right\n")
+
+
+@app.command("explain")
+@framed
+def explain(
+    flag: Annotated[
+        str,
+        typer.Argument(
+            metavar="FLAG",
+            help="A flag of the engine, such as hicache-ratio.",
+            autocompletion=completing.flags,
+        ),
+    ],
+    settings: Settings,
+    services: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="SERVICE", help="Services of the inventory: what they make of it."),
+    ] = None,
+    version: Annotated[
+        str,
+        typer.Option(
+            "--version",
+            metavar="VERSION",
+            help="As this release has it; the newest, if none is named.",
+            autocompletion=completing.versions,
+        ),
+    ] = "",
+) -> None:
+    """Explain a flag of the engine.
+
+    What it does, what it takes, its default and choices by release, what it costs in memory, what
+    it needs or excludes, and what is known to go wrong with it.
+    """
+    from opsctl.cli.explaining import asked
+
+    found = asked(flag, version, services or (), settings)
+    if settings.form is not Output.text:
+        rows = [{**one.as_json(), "services": [vars_of(use) for use in uses]}
+                for one, uses in found]  # fmt: skip
+        data({"schema_version": 1, "flags": rows}, settings.form, each="flags")
+        return
+    from opsctl.views.explain import page
+
+    for one, uses in found:
+        show(page(one, uses), settings)
 
 
 def _read(settings: Settings, services: list[str] | None) -> tuple[dict[str, Any], Selected]:

@@ -127,11 +127,11 @@ def _written(old: Catalogue, new: Catalogue, flags: Mapping[str, Any]) -> Iterat
         except Refused as refused:
             hint = f"allowed: {refused.allowed}" if refused.allowed else refused.hint
             yield Change(
-                "value", name, f"{_shown(value)} {refused.message}", value, None, hint, True
+                "value", name, f"{shown(value)} {refused.message}", value, None, hint, True
             )
         else:
             if now.many == was.many and not now.many and text(now, again) != text(was, value):
-                yield Change("type", name, f"{_shown(value)} becomes {_shown(again)}", value, again)
+                yield Change("type", name, f"{shown(value)} becomes {shown(again)}", value, again)
         yield from _retired(was, now)
 
 
@@ -175,12 +175,12 @@ def _all(old: Catalogue, new: Catalogue) -> Iterator[Change]:
         yield from _default(was, now)
         yield from _choices(was, now)
         if (was.kind, was.nargs) != (now.kind, now.nargs) and now.kind != "void":
-            yield Change("type", name, f"{_kind(was)} → {_kind(now)}", _kind(was), _kind(now))
+            yield Change("type", name, f"{takes(was)} → {takes(now)}", takes(was), takes(now))
         yield from _retired(was, now)
     for name, now in new.flags.items():
         if _of(old, now) is None and now.kind != "refused":
-            default = "" if now.unset in (None, False) else f", default {_shown(now.unset)}"
-            yield Change("new", name, f"{_kind(now)}{default}", None, now.unset)
+            default = "" if now.unset in (None, False) else f", default {shown(now.unset)}"
+            yield Change("new", name, f"{takes(now)}{default}", None, now.unset)
 
 
 def _gone(was: Flag, version: str) -> Change:
@@ -201,7 +201,7 @@ def _default(was: Flag, now: Flag) -> Iterator[Change]:
     before, after = ((f.fallback if f.unset is None else f.unset) for f in (was, now))
     if before != after:
         moved = f" (now {now.name})" if now.name not in was.names else ""
-        words = f"{_shown(before)} → {_shown(after)}{moved}"
+        words = f"{shown(before)} → {shown(after)}{moved}"
         yield Change("default", was.name, words, before, after)
 
 
@@ -244,7 +244,7 @@ def _by_id(facts: Facts) -> dict[str, Advisory]:
     return {one.id: one for one in advisories(facts)}
 
 
-def _kind(flag: Flag) -> str:
+def takes(flag: Flag) -> str:
     words = _WORDS.get(flag.kind, "text")
     return f"a list, each {words}" if flag.many else words
 
@@ -253,7 +253,7 @@ def _listed(values: tuple[Any, ...]) -> str:
     return ", ".join(str(value) for value in values)
 
 
-def _shown(value: Any) -> str:
+def shown(value: Any) -> str:
     if value is None:
         return "unset (the engine decides)"
     if isinstance(value, bool):
