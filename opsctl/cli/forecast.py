@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from opsctl.cli import completing
 from opsctl.cli.frame import Output, Settings
 from opsctl.errors import OpsctlError, Refused
 
@@ -70,13 +71,17 @@ def forecast(
     sets: Annotated[
         list[str] | None,
         typer.Option(
-            "--set", metavar="KEY=VALUE", help="What if: a flag, or a dotted key; null deletes."
+            "--set",
+            metavar="KEY=VALUE",
+            help="What if: a flag, or a dotted key; null deletes.",
+            autocompletion=completing.sets,
         ),
     ] = None,
     fit: Annotated[
         str | None,
         typer.Option(
             metavar="KEY",
+            autocompletion=completing.fits,
             help="Largest value that fits, of hicache-ratio, hicache-size, mem-fraction-static or "
             "context-length.",
         ),
