@@ -7,9 +7,9 @@ import shutil
 import threading
 from typing import Any, Dict, List, Mapping, Optional, Tuple
 
-from opsctl.onhost import gates, hostfacts, journal, learned, probes, startrecord
+from opsctl.onhost import gates, hostfacts, journal, learned, probes, startrecord, starts
 from opsctl.onhost.holding import held
-from opsctl.onhost.model import FAIL, Check, Event, StartFacts
+from opsctl.onhost.model import FAIL, INCONCLUSIVE, Check, Event, StartFacts
 from opsctl.onhost.probes import Answer, Request
 from opsctl.onhost.startup import Clock, Look
 from opsctl.onhost.store import Store
@@ -36,6 +36,7 @@ class Sight:
         self._gpu_at, self._gpu_used = float("-inf"), 0
         self._health_at = float("-inf")
         self._begun: Mapping[str, Any] = {}
+        self._adopted = False
 
     def begin(self, manifest: Mapping[str, Any], before: str) -> None:
         """Look at the start that comes after the invocation `before`."""
@@ -43,8 +44,16 @@ class Sight:
             self._tail.close()
         self.manifest = learned.taught(manifest, self.store.starts())
         self._before, self.invocation = before, ""
-        self._tail, self._recent = None, []
+        self._tail, self._recent, self._adopted = None, [], False
         self._begun = startrecord.begun(manifest, self.store.starts()) if self.patient else {}
+
+    def adopt(self) -> None:
+        """The process was there before this run: its start is read from the journal as far as it
+        still holds it. The journal of weeks is not read beyond the line that says "ready"."""
+        self._adopted = True
+        known = starts.facts(self.store, self._state())
+        if known.ready:
+            self.use(known)
 
     # -- looking
 
@@ -152,12 +161,7 @@ class Sight:
         if name == "unit":
             return self._unit()
         if name == "ranks":
-            self._read(settle=True)
-            return (
-                gates.ranks(self.manifest, self._reading.facts)
-                if self.manifest.get("ranks")
-                else None
-            )
+            return self._ranks() if self.manifest.get("ranks") else None
         if name == "memory":
             return self._memory()
         if name == "soak":
@@ -189,6 +193,13 @@ class Sight:
         state = self._state()
         self._read(settle=True)
         return gates.unit(state.properties, self.invocation, self._reading.facts)
+
+    def _ranks(self) -> Check:
+        self._read(settle=True)
+        if self._adopted and not self._reading.facts.ranks:
+            detail = "nothing of its start is in the journal any more, or it logs elsewhere"
+            return Check("ranks", INCONCLUSIVE, detail)
+        return gates.ranks(self.manifest, self._reading.facts)
 
     def _health(self) -> Check:
         need = int(self._rules.get("health_in_row", 3))

@@ -18,7 +18,7 @@ from opsctl.onhost.model import FAIL, Check
 from opsctl.onhost.startup import Clock, Eyes
 from opsctl.onhost.store import ZERO, Refused, Store
 from opsctl.onhost.swap import CONFIRM, RESTORE, TARGET, Pending
-from opsctl.onhost.systemd import CallFailed, Systemd
+from opsctl.onhost.systemd import CallFailed, Systemd, UnitState
 
 
 class ShuttingDown(Exception):
@@ -70,7 +70,7 @@ class Guard:
             pending = begun
         elif force_restore and pending.step == TARGET and pending.fallback != pending.target:
             cause = "the guard of this run died twice"
-            pending = replace(pending, step=RESTORE, before=self._invocation(), cause=cause)
+            pending = swap.restoring(pending, self._invocation(), cause)
             self._remember(pending)
         return self._work(pending)
 
@@ -93,6 +93,7 @@ class Guard:
             state = self.world.systemd.show(store.unit)
             if swap.unchanged(self.document["op"], target, standing, store.confirmed(), state):
                 return self._end("unchanged", target)
+            taken = self._to_be_taken(of_other_hands, state)
             preflight.check(store, self.world.systemd, self.world.outside, target)
         except (Refused, CallFailed, OSError) as error:
             hint = f"; {error.hint}" if isinstance(error, Refused) and error.hint else ""
@@ -105,13 +106,32 @@ class Guard:
             op=self.document["op"],
             target=target,
             fallback=swap.fallback_of(
-                confirmed, of_other_hands, store.release_unit(confirmed or ZERO) is not None
+                self.document["op"],
+                target,
+                confirmed,
+                store.unproven() and store.release_unit(ZERO) is not None,
+                of_other_hands,
+                store.release_unit(confirmed or ZERO) is not None,
             ),
-            before=state.invocation,
+            before="" if taken else state.invocation,
+            taken=taken,
             began=self.world.clock.now(),
         )
         store.write_pending(pending.as_json())
         return pending
+
+    def _to_be_taken(self, of_other_hands: bool, state: UnitState) -> str:
+        """The invocation of the process that is to be taken over; "" if none is. Raises Refused if
+        it is not, or not any more, the one that the plan compared with the release."""
+        if self.document["op"] != swap.TAKEOVER:
+            return ""
+        if not of_other_hands:
+            raise Refused("no unit of other hands stands there", hint="plan again")
+        if state.active != "active" or not state.invocation:
+            raise Refused(f"{state.name} is {state.active}", hint="plan again")
+        if state.invocation != self.document.get("process"):
+            raise Refused("the engine was started again since it was planned", hint="plan again")
+        return state.invocation
 
     def _work(self, pending: Pending) -> Dict[str, Any]:
         while pending.step != CONFIRM:
@@ -158,6 +178,10 @@ class Guard:
         if pending.step == RESTORE:
             self._phase("restore")
         state = systemd.show(store.unit)
+        if swap.still_theirs(pending, state):
+            return self._exchange(pending)
+        if pending.taken and pending.step == TARGET:
+            return Check("start", FAIL, "the engine that was to be taken over has ended")
         if swap.brought_up(goal, pending.before, store.standing(), state):
             return None
         self._phase("drain" if state.active == "active" else "stop")
@@ -170,10 +194,7 @@ class Guard:
         self._phase("commit")
         store.install(goal)
         systemd.reload()
-        if manifest.get("was_enabled", True):
-            systemd.enable(store.unit)
-        else:
-            systemd.disable(store.unit)
+        self._enable(manifest)
         if not manifest.get("was_active", True):
             return Check("start", FAIL, "it was not running before the deployment: left stopped")
         self._phase("start")
@@ -181,11 +202,31 @@ class Guard:
         systemd.start(store.unit)
         return None
 
+    def _exchange(self, pending: Pending) -> Optional[Check]:
+        """The unit file alone, under a process that runs on. Each step is repeatable: a guard that
+        is run again does all of them again. What systemd counts of the past (its restarts) is not
+        this release's."""
+        store, systemd = self.world.store, self.world.systemd
+        self._phase("commit")
+        store.install(pending.goal)
+        systemd.reload()
+        self._enable(store.manifest(pending.goal) or {})
+        systemd.reset_failed(store.unit)
+        return None
+
+    def _enable(self, manifest: Mapping[str, Any]) -> None:
+        if manifest.get("was_enabled", True):
+            self.world.systemd.enable(self.world.store.unit)
+        else:
+            self.world.systemd.disable(self.world.store.unit)
+
     def _gate(self, pending: Pending) -> Optional[Check]:
         manifest = self.world.store.manifest(pending.goal) or {}
         gates: Mapping[str, Any] = manifest.get("gates") or {}
         eyes, clock = self.world.eyes, self.world.clock
         eyes.begin(manifest, pending.before)
+        if pending.taken and self._invocation() == pending.taken:
+            eyes.adopt()
         timing = startup.timing_of(manifest)
         failed = startup.await_ready(eyes, clock, timing, float(gates.get("poll", 2.0)), self._emit)
         if failed is not None:
@@ -214,15 +255,21 @@ class Guard:
             "gpu_key": manifest.get("gpu_key"),
             "time": self.world.clock.now(),
         }
+        taken = pending.taken if swap.still_theirs(pending, state) else ""
         ending.make_room(store, self.run)
         with suppress(OSError):  # what is learned for the next start is worth no failure of this
             store.write_start(state.invocation, {**self.world.eyes.record(), **extra})
+        if taken:
+            store.write_taken(pending.target, taken, list(self.document.get("later") or []))
         store.confirm(pending.target, pending.fallback)
+        if not taken:
+            store.remove_taken()
         return self._end("confirmed", pending.target, pending=pending)
 
     def _restored(self, pending: Pending, failed: Optional[Check]) -> Dict[str, Any]:
         if failed is None:
             self.world.store.confirm(pending.fallback, "")
+            self.world.store.remove_taken()
             return self._end("rolled_back", pending.fallback, pending.cause, pending.log, pending)
         cause = (
             f"{pending.cause}; then the restored release {pending.fallback[:12]} failed too: "

@@ -7,12 +7,13 @@ starts; then a guard goes on with the same run, gates what starts, and writes th
 from __future__ import annotations
 
 import sys
+import time
 from contextlib import suppress
 from typing import Callable
 
-from opsctl.onhost import ending, swap
-from opsctl.onhost.store import Places, Refused, Store, services
-from opsctl.onhost.swap import CONFIRM
+from opsctl.onhost import bundle, ending, files, swap
+from opsctl.onhost.store import ZERO, Places, Refused, Store, services
+from opsctl.onhost.swap import CONFIRM, Pending
 from opsctl.onhost.systemd import CallFailed, Systemd
 
 Launch = Callable[[str, str], None]  # starts guard and dead-man for (service, run)
@@ -40,6 +41,8 @@ def recover_service(store: Store, systemd: Systemd, launch: Launch) -> None:
     pending = swap.pending_of(store.pending())
     if pending is None:
         _without_pending(store, systemd)
+        if store.unproven():
+            _first_start(store, launch)
         return
     if store.result(pending.run) is None:
         if pending.step == CONFIRM:
@@ -65,6 +68,20 @@ def _without_pending(store: Store, systemd: Systemd) -> None:
             cause = "the host lost power or was restarted before anything was touched"
             result = ending.untouched(store, run, cause)
             ending.close(store, run, store.run_document(run), result)
+
+
+def _first_start(store: Store, launch: Launch) -> None:
+    """This boot starts the confirmed release by its own unit for the first time: its process was
+    taken over. A guard gates it, and goes back to the unit that had started that process."""
+    run = f"boot-{time.time():.0f}"
+    store.run(run).mkdir(parents=True, exist_ok=True)
+    document = {"run": run, "op": "start", "service": store.service, "target": store.confirmed()}
+    said = {"owner": "opsctl", "reason": "the first start of what was taken over as it ran"}
+    files.write(store.run(run) / "onhost.pyz", bundle.build())
+    files.write_json(store.run(run) / "run.json", {**document, **said, "created": time.time()})
+    pending = Pending(run, "start", store.confirmed(), fallback=ZERO, began=time.time())
+    store.write_pending(pending.as_json())
+    launch(store.service, run)
 
 
 def _put_in_place(store: Store, systemd: Systemd, digest: str) -> None:

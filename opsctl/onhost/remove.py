@@ -47,7 +47,12 @@ def _take_off(store: Store, systemd: Systemd) -> List[str]:
     for digest in store.staged():
         if digest != ZERO:
             shutil.rmtree(store.release(digest))
-    for path in (store.var / "confirmed", store.etc / "current", store.etc / "previous"):
+    for path in (
+        store.var / "confirmed",
+        store.var / "taken.json",
+        store.etc / "current",
+        store.etc / "previous",
+    ):
         files.remove(path)
     kept = [str(store.release(ZERO))] if store.release(ZERO).is_dir() else []
     if not kept:

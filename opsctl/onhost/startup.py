@@ -32,6 +32,8 @@ class Eyes(Protocol):
 
     def begin(self, manifest: Mapping[str, Any], before: str) -> None: ...
 
+    def adopt(self) -> None: ...  # the running process, which was not started by this run
+
     def look(self) -> Look: ...
 
     def gate(self, name: str) -> Optional[Check]: ...  # None: not asked for by the manifest

@@ -186,6 +186,24 @@ class Store:
         name = os.path.basename(os.readlink(str(path))) if os.path.islink(str(path)) else ""
         return name if _DIGEST.fullmatch(name) and self.release_unit(name) is not None else ""
 
+    # A release that took a running process over: what its unit says applies from the next start on.
+
+    def taken(self) -> Optional[Dict[str, Any]]:
+        """{"digest", "invocation", "later"} if the confirmed release has taken a process over, and
+        no start of its own unit was confirmed since."""
+        found = files.read_json(self.var / "taken.json")
+        return found if found and found.get("digest") == self.confirmed() else None
+
+    def unproven(self) -> bool:
+        return self.taken() is not None
+
+    def write_taken(self, digest: str, invocation: str, later: List[str]) -> None:
+        told = {"digest": digest, "invocation": invocation, "later": later}
+        files.write_json(self.var / "taken.json", told)
+
+    def remove_taken(self) -> None:
+        files.remove(self.var / "taken.json")
+
     def link(self, name: str, digest: str) -> None:
         files.link(self.etc / name, f"releases/{_checked(_DIGEST, 'release', digest)}")
 

@@ -17,7 +17,8 @@ from typing import Any, Dict, List, Optional
 from opsctl.onhost.store import ZERO, Refused
 from opsctl.onhost.systemd import UnitState
 
-OPS = ("swap", "restart", "start", "rollback", "restore")
+OPS = ("swap", "takeover", "restart", "start", "rollback", "restore")
+TAKEOVER = "takeover"  # a swap of the unit file alone: the process runs on
 TARGET, CONFIRM, RESTORE = "target", "confirm", "restore"
 SILENT = ("start: ", "health: ", "generation: ")  # causes of an engine that answers nobody
 HOPELESS_GRACE = 10.0
@@ -31,6 +32,7 @@ class Pending:
     target: str
     fallback: str = ""  # digest to restore; "" if nothing was ever confirmed here
     before: str = ""  # invocation that ran when this step began: not the one to be gated
+    taken: str = ""  # invocation that a takeover found, and leaves running
     step: str = TARGET
     tries: int = 1
     began: float = 0.0
@@ -75,12 +77,27 @@ def target_of(op: str, asked: Optional[str], confirmed: str, previous: str, stan
     return found
 
 
-def fallback_of(confirmed: str, zero_is_standing: bool, has_unit: bool) -> str:
+def fallback_of(
+    op: str, target: str, confirmed: str, unproven: bool, zero: bool, has_unit: bool
+) -> str:
     """What to restore if the target fails: the last confirmed release, else what stood there
-    before us. `has_unit`: whether that confirmed release is still on disk."""
+    before us. `has_unit`: whether that confirmed release is still on disk; `zero`: whether a unit
+    of other hands stands in place.
+
+    A release that took a running process over has never been started by its own unit (`unproven`):
+    what has, is release 0. And whose process is taken over, is what its failure gives back.
+    """
+    if op == TAKEOVER or (unproven and target != ZERO):
+        return ZERO
     if confirmed and has_unit:
         return confirmed
-    return ZERO if zero_is_standing else ""
+    return ZERO if zero else ""
+
+
+def still_theirs(pending: Pending, state: UnitState) -> bool:
+    """Whether the process that a takeover found still runs: only the unit file is exchanged then,
+    forth and back."""
+    return bool(pending.taken) and state.invocation == pending.taken and state.active == "active"
 
 
 def unchanged(op: str, target: str, standing: str, confirmed: str, state: UnitState) -> bool:
@@ -116,15 +133,25 @@ def after_failure(
         return replace(pending, tries=pending.tries + 1, before=now_running)
     if not pending.fallback or pending.fallback == pending.target:
         return None
-    return replace(pending, step=RESTORE, before=now_running, cause=cause, log=log)
+    return restoring(pending, now_running, cause, log)
+
+
+def restoring(
+    pending: Pending, now_running: str, cause: str, log: Optional[List[str]] = None
+) -> Pending:
+    """A process that was taken over is not restarted to give it back: its very start is gated."""
+    before = "" if pending.taken == now_running else now_running
+    return replace(pending, step=RESTORE, before=before, cause=cause, log=list(log or []))
 
 
 def after_power_cut(pending: Pending) -> Pending:
     """How to go on at boot. What was not confirmed is not tried again: it may be what took the
-    host down. What had passed every gate is kept, and gated once more, since it starts anew."""
+    host down. What had passed every gate is kept, and gated once more, since it starts anew; only
+    of a takeover it was the process that had passed, and what starts anew is not it."""
     if pending.step == CONFIRM or (pending.step == TARGET and pending.target == pending.fallback):
-        return replace(pending, step=TARGET, before="", fallback=pending.target, tries=1)
+        fallback = pending.fallback if pending.op == TAKEOVER else pending.target
+        return replace(pending, step=TARGET, before="", taken="", fallback=fallback, tries=1)
     if pending.step == RESTORE:
-        return replace(pending, before="")
+        return replace(pending, before="", taken="")
     cause = "the host lost power or was restarted during the swap"
-    return replace(pending, step=RESTORE, before="", cause=cause)
+    return replace(pending, step=RESTORE, before="", taken="", cause=cause)

@@ -141,8 +141,15 @@ class Sight:
 
     systemd: Manager
     bad: dict[bytes, str] = field(default_factory=dict)  # unit content → the gate it fails
+    refused: dict[str, str] = field(default_factory=dict)  # digest → the gate it fails
+    digest: str = ""
+    adopted: list[str] = field(default_factory=list)
 
-    def begin(self, manifest: Any, before: str) -> None: ...
+    def begin(self, manifest: Any, before: str) -> None:
+        self.digest = manifest.get("digest", "")
+
+    def adopt(self) -> None:
+        self.adopted.append(self.digest)
 
     def look(self) -> Look:
         state = self.systemd.show("x")
@@ -151,7 +158,8 @@ class Sight:
         return Look(state, ready=True, ranks={"TP0": "ready"})
 
     def gate(self, name: str) -> Check | None:
-        status = FAIL if self.bad.get(self.systemd.running or b"") == name else PASS
+        failing = (self.bad.get(self.systemd.running or b""), self.refused.get(self.digest))
+        status = FAIL if name in failing else PASS
         return Check(name, status, "as told")
 
     def record(self) -> dict[str, Any]:
@@ -223,6 +231,8 @@ class Host:
         folder = self.store.run(run)
         folder.mkdir(parents=True, exist_ok=True)
         document = {"run": run, "op": op, "target": target, "owner": "me", "reason": "test"}
+        if op == "takeover":
+            document |= {"process": self.systemd.invocation, "later": ["user root → sglang"]}
         files.write_json(folder / "run.json", document)
 
     def reboot(self) -> None:
@@ -283,7 +293,12 @@ def whole(host: Host) -> None:
     confirmed = store.confirmed()
     assert confirmed, "nothing is confirmed"
     assert store.standing() == confirmed
-    assert host.systemd.running == store.release_unit(confirmed)
+    taken = store.taken()
+    if taken is None:
+        assert host.systemd.running == store.release_unit(confirmed)
+    else:  # since its process was taken over, or since a start of its own that no guard judged
+        assert host.systemd.running in (HAND_MADE, store.release_unit(confirmed))
+        assert (host.systemd.running == HAND_MADE) == (host.systemd.invocation == f"{1:032x}")
     assert host.systemd.enabled
     assert store.pending() is None
     if confirmed == "0":
@@ -453,6 +468,119 @@ def test_a_shutdown_is_no_fault_of_the_release(host: Host) -> None:
     whole(host)
 
 
+# -- a process that runs on
+
+
+def test_a_process_is_taken_over_without_being_touched(host: Host) -> None:
+    hand_made(host)
+    host.systemd.log.clear()
+    host.ask("takeover", A)
+    result = host.guard()
+    assert (result["outcome"], result["release"]) == ("confirmed", A)
+    assert host.systemd.log == ["reload"]
+    assert host.sight.adopted == [A]
+    assert (host.store.standing(), host.store.previous()) == (A, "0")
+    assert (host.store.taken() or {})["later"] == ["user root → sglang"]
+    assert [c["id"] for c in result["checks"]][0] == "unit"
+    whole(host)
+
+
+def test_a_gate_that_fails_gives_the_old_unit_back_and_touches_no_process(host: Host) -> None:
+    hand_made(host)
+    host.systemd.log.clear()
+    host.sight.refused[A] = "tools"
+    host.ask("takeover", A)
+    result = host.guard()
+    assert (result["outcome"], result["release"]) == ("rolled_back", "0")
+    assert host.systemd.log == ["reload", "reload"]
+    assert (host.systemd.starts, host.sight.adopted) == (1, [A, "0"])
+    whole(host)
+
+
+def test_what_was_taken_over_is_started_by_its_own_unit_and_proven(host: Host) -> None:
+    hand_made(host)
+    host.ask("takeover", A)
+    host.guard()
+    host.ask("restart", None, "r2")
+    assert host.guard("r2")["outcome"] == "confirmed"
+    assert host.systemd.running == unit(A) and host.store.taken() is None
+    whole(host)
+
+
+@pytest.mark.parametrize("op", ["restart", "swap"])
+def test_what_never_started_by_its_own_unit_falls_back_on_what_did(host: Host, op: str) -> None:
+    hand_made(host)
+    host.ask("takeover", A)
+    host.guard()
+    host.systemd.broken |= {unit(A), unit(B)}
+    host.ask(op, B if op == "swap" else None, "r2")
+    result = host.guard("r2")
+    assert (result["outcome"], result["release"]) == ("rolled_back", "0")
+    assert host.systemd.running == HAND_MADE
+    whole(host)
+
+
+@pytest.mark.parametrize("breaks", [False, True])
+def test_the_first_boot_after_a_takeover_is_judged(host: Host, breaks: bool) -> None:
+    """No run is pending, and yet this boot starts a unit that has never run."""
+    hand_made(host)
+    host.ask("takeover", A)
+    host.guard()
+    host.systemd.broken |= {unit(A)} if breaks else set()
+    host.systemd.power_cut()
+    host.reboot()
+    assert host.store.confirmed() == ("0" if breaks else A)
+    assert host.store.taken() is None
+    whole(host)
+
+
+def test_rollback_after_a_takeover_restores_the_unit_and_its_dropins(host: Host) -> None:
+    hand_made(host)
+    host.ask("takeover", A)
+    host.guard()
+    host.ask("rollback", None, "r2")
+    assert host.guard("r2")["release"] == "0"
+    assert host.systemd.running == HAND_MADE and host.systemd.starts == 2
+    whole(host)
+
+
+def test_another_process_than_the_planned_one_is_not_taken_over(host: Host) -> None:
+    hand_made(host)
+    host.ask("takeover", A)
+    host.systemd.stop("")
+    host.systemd.start("")
+    host.systemd.log.clear()
+    result = host.guard()
+    assert result["outcome"] == "failed"
+    assert "was started again since it was planned; plan again" in result["cause"]
+    assert host.systemd.log == [] and host.store.unit_path.read_bytes() == HAND_MADE
+
+
+def test_a_process_that_ends_while_it_is_taken_over_comes_back_by_its_old_unit(host: Host) -> None:
+    hand_made(host)
+    reload = host.systemd.reload
+
+    def ends() -> None:
+        host.systemd.running, host.systemd.failed = None, True
+        host.systemd.reload = reload  # type: ignore[method-assign]
+        reload()
+
+    host.systemd.reload = ends  # type: ignore[method-assign]
+    host.ask("takeover", A)
+    result = host.guard()
+    assert (result["outcome"], result["release"]) == ("rolled_back", "0")
+    assert host.systemd.starts == 2
+    whole(host)
+
+
+def test_a_takeover_of_our_own_unit_is_refused(host: Host) -> None:
+    deployed(host)
+    host.ask("takeover", B)
+    result = host.guard()
+    assert "no unit of other hands stands there" in result["cause"]
+    whole(host)
+
+
 # -- accidents at every point
 
 
@@ -484,6 +612,25 @@ def takes_over_badly(host: Host) -> None:
     host.ask("swap", A)
 
 
+def takes_over_running(host: Host) -> None:
+    hand_made(host)
+    host.ask("takeover", A)
+
+
+def takes_over_running_badly(host: Host) -> None:
+    hand_made(host)
+    host.sight.refused[A] = "tools"
+    host.ask("takeover", A)
+
+
+def restarts_what_was_taken_over(host: Host) -> None:
+    hand_made(host)
+    host.ask("takeover", A, "r0")
+    host.guard("r0")
+    host.systemd.broken.add(unit(A))
+    host.ask("restart", None)
+
+
 def restarts(host: Host) -> None:
     deployed(host)
     host.ask("restart", None)
@@ -495,7 +642,11 @@ def back_to_zero(host: Host) -> None:
     host.ask("rollback", None)
 
 
-STORIES = [good, gate_fails, crashes, takes_over, takes_over_badly, restarts, back_to_zero]
+STAYS = [takes_over_running, takes_over_running_badly]  # no process is touched
+STORIES = [
+    *(good, gate_fails, crashes, takes_over, takes_over_badly, restarts, back_to_zero),
+    *(*STAYS, restarts_what_was_taken_over),
+]
 
 
 @pytest.fixture
@@ -572,6 +723,7 @@ def test_an_accident_at_every_point(
                 run_until_dead(host, burning, 1 + at % 30)
                 host.guard(force=True)
             settled(host, before)
+            assert host.systemd.starts == 1 or story not in STAYS or "power" in accident
         except Exception as error:
             raise AssertionError(where) from error
 
