@@ -1,0 +1,116 @@
+"""Services of one host that are deployed in one go are judged as one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from opsctl.forecast.fit import FITS, NOT
+from opsctl.release.render import render
+from opsctl.rollout.together import judge, others
+from tests.unit.rollout.test_staging import CONFIG, GIB, NO_SWAP, service
+
+POOLS = {4.0: 637109 * 70272 * 8, 2.0: 318555 * 70272 * 8}  # bytes of all ranks
+PROCESSES = 8 * 4.5 * GIB  # a usual scheduler, estimated
+
+
+def facts(available: float, *around: dict[str, Any], **more: Any) -> dict[str, Any]:
+    """`available`: GiB as they are now, with what runs running."""
+    return {
+        "model": {"path": "/srv/models/m", "exists": True, "texts": {"config.json": CONFIG}},
+        "draft": None,
+        "memory": {"total": 900 * GIB, "available": int(available * GIB), **NO_SWAP},
+        "gpus": [],
+        "starts": [],
+        "running": None,
+        "others": list(around),
+        **more,
+    }
+
+
+def neighbour(name: str, ratio: float, *, runs: bool = True) -> dict[str, Any]:
+    """As the host tells of it while its release of that ratio stands there."""
+    return {
+        "service": name,
+        "state": "active" if runs else "inactive",
+        "enabled": "enabled",
+        "standing": True,
+        "expected": POOLS[ratio],
+        "ranks": 8,
+        "held": POOLS[ratio] + PROCESSES if runs else 0,
+    }
+
+
+def verdicts(
+    ratios: dict[str, float], told: dict[str, dict[str, Any]], **more: Any
+) -> dict[str, str]:
+    services = {name: service(ratio) for name, ratio in ratios.items()}
+    bare = {name: render(name, one) for name, one in services.items()}
+    found = judge(services, bare, told, **more)
+    return {name: one.found.fit.verdict for name, one in found.items() if one.found.fit}
+
+
+def test_two_that_fit_alone_do_not_fit_together() -> None:
+    room = facts(500)  # a pool of all ranks is 333.6 GiB
+    assert verdicts({"a": 4.0}, {"a": room}) == {"a": FITS}
+    assert verdicts({"a": 4.0, "b": 4.0}, {"a": room, "b": room}) == {"a": NOT, "b": NOT}
+    assert verdicts({"a": 2.0, "b": 2.0}, {"a": room, "b": room}) == {"a": FITS, "b": FITS}
+
+
+# What the host has available is said as it is now; a service's own memory comes back to it.
+@pytest.mark.parametrize(
+    ("ratios", "stand", "fits"),
+    [
+        # b grows into what a gives back before it
+        ({"a": 2.0, "b": 4.0}, {"a": 4.0, "b": 2.0}, {"a": FITS, "b": FITS}),
+        # a grows while b still holds its old pools, which it only gives back afterwards
+        ({"a": 4.0, "b": 2.0}, {"a": 2.0, "b": 4.0}, {"a": NOT, "b": FITS}),
+        ({"a": 4.0, "b": 4.0}, {"a": 2.0, "b": 2.0}, {"a": NOT, "b": NOT}),
+        ({"a": 2.0, "b": 2.0}, {"a": 4.0, "b": 4.0}, {"a": FITS, "b": FITS}),
+    ],
+)
+def test_who_comes_first_gives_back_first(
+    ratios: dict[str, float], stand: dict[str, float], fits: dict[str, str]
+) -> None:
+    taken = {name: POOLS[ratio] + PROCESSES for name, ratio in stand.items()}
+    left = 650 * GIB - sum(taken.values())
+    told = {
+        name: facts(
+            left / GIB,
+            *(neighbour(other, stand[other]) for other in stand if other != name),
+            service_memory={"bytes": int(taken[name]), "basis": "cgroup"},
+            running={"ranks": {}, "invocation": "x"},
+        )
+        for name in stand
+    }
+    assert verdicts(ratios, told) == fits
+
+
+def test_what_is_not_deployed_now_counts_as_the_host_tells_it() -> None:
+    told = facts(500, neighbour("old", 2.0, runs=False))
+    assert verdicts({"a": 4.0}, {"a": told}) == {"a": NOT}
+    assert [one["service"] for one in others("a", told, {})] == ["old"]
+
+
+def test_a_reason_lets_it_pass_and_a_release_that_runs_needs_none() -> None:
+    one = service(4.0)
+    release = render("a", one)
+    tight = facts(300)
+
+    def judged(override: str = "", **state: Any) -> Any:
+        told = {**tight, "standing": {"service": "a", **state}} if state else tight
+        return judge({"a": one}, {"a": release}, {"a": told}, override)["a"]
+
+    refused = judged()
+    assert "does not fit" in refused.unfit and not refused.warning
+    passed = judged("the owner knows")
+    assert not passed.unfit and passed.expect["override"] == "the owner knows"
+    assert passed.warning.endswith("overridden: the owner knows")
+    digest = release.digest
+    runs = {"state": "active", "release": {"running": digest, "confirmed": digest}}
+    left = judged(**runs, manifest=release.manifest)
+    assert not left.unfit and "is not restarted" in left.warning
+    recorded = {**release.manifest, "expect": {**passed.expect}}
+    again = judged(state="inactive", release={"running": digest}, manifest=recorded)
+    assert not again.unfit and again.expect["override"] == "the owner knows"
