@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from opsctl.forecast.device import dsa, stages
 from opsctl.forecast.device.settings import speculation
@@ -45,7 +45,7 @@ def host_pools(case: Case, device: Device) -> tuple[HostPool, ...]:
     plan = drafts.plan(case, how, window=window)
     if plan == drafts.PACKED and how.set.pp > 1:
         raise NoForecast("MTP layers in host pools over pipeline stages are not forecast")
-    return tuple(_pools(_Asked(case, device, how), plan, window, state))
+    return tuple(_pools(_Asked(case, device, how, window or state), plan, window, state))
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +53,7 @@ class _Asked:
     case: Case
     device: Device
     how: Tier
+    hybrid: bool  # more than one kind of layers, each with a pool of its own
 
 
 def _pools(asked: _Asked, plan: str, window: bool, state: bool) -> Iterable[HostPool]:
@@ -212,7 +213,11 @@ def _ways(asked: _Asked, others: Sequence[str]) -> dict[str, Way]:
 
 
 def _mirrored(asked: _Asked, pool: DevicePool) -> Figure:
-    return replace(pool.bytes, value=_weight(asked, pool))
+    """Bytes of this pool on the stage that has most, by which all stages choose their ratio."""
+    weights = (_weight(asked, pool), pool.bytes.least, pool.bytes.most)
+    value, least, most = (None if n is None else _widest(asked, n) for n in weights)
+    assert value is not None
+    return Figure(value, least, most, pool.bytes.basis, pool.bytes.source)
 
 
 def _weight(asked: _Asked, pool: DevicePool) -> int:
@@ -225,14 +230,17 @@ def _weight(asked: _Asked, pool: DevicePool) -> int:
     return (pool.rows.value + 1) * state.bytes_per_row * drafts_each
 
 
-def _widest(asked: _Asked, row: int) -> int:
-    """The row of the stage that fits the fewest tokens into hicache-size, whose number all stages
-    take from 0.5.15 on. Sure where every layer is alike."""
+def _widest(asked: _Asked, size: int) -> int:
+    """Bytes of the stage with most layers, from those of this one: it fits the fewest tokens into
+    host memory, and all stages take its number from 0.5.15 on. Sure where every layer is alike."""
     how, shape = asked.how, asked.case.shape
     if how.set.pp == 1 or how.key < versions.STAGES_AGREE:
-        return row
-    if shape.window or shape.linear:
-        raise NoForecast("hicache-size over pipeline stages of a hybrid model is not forecast")
+        return size
+    keys = shape.indexer is None or len(shape.indexer.layers) in (0, shape.layers)
+    if asked.hybrid or (how.auto and not keys):
+        raise NoForecast(
+            "host pools over pipeline stages of unlike layers are forecast by hicache-ratio only"
+        )
     runs = stages.runs(shape.layers, how.set)
     first, end = runs[asked.device.stage]
-    return row // (end - first) * max(last - start for start, last in runs)
+    return size // (end - first) * max(last - start for start, last in runs)
