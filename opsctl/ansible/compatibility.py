@@ -1,19 +1,10 @@
-"""Can a host's driver and GPUs run what is described? Pure; figures stand in compatibility.json."""
+"""Can a host's driver and GPUs run what is described? Pure; figures: engine/compatibility.json."""
 
 from __future__ import annotations
 
-import json
-from functools import cache
-from pathlib import Path
 from typing import Any
 
-
-@cache
-def table() -> dict[str, Any]:
-    """Engine version → least driver, and where that is known from."""
-    path = Path(__file__).with_name("compatibility.json")
-    found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))["engine"]
-    return found
+from opsctl.engine.compatibility import driver_problem
 
 
 def judge(need: dict[str, Any], driver: str | None, gpus: list[dict[str, Any]]) -> list[str]:
@@ -30,13 +21,8 @@ def judge(need: dict[str, Any], driver: str | None, gpus: list[dict[str, Any]]) 
             f"service {name} needs NVIDIA GPUs; nvidia-smi shows none on this host (for an engine "
             "on the CPU write `device: cpu` among its flags)"
         ]
-    least = table().get(need["version"], {}).get("driver")
-    problems = []
-    if least and numbers(driver) < numbers(least):
-        problems.append(
-            f"service {name}: SGLang {need['version']} needs NVIDIA driver {least} or newer, this "
-            f"host has {driver}"
-        )
+    wrong = driver_problem(need["version"], driver)
+    problems = [f"service {name}: {wrong}"] if wrong else []
     return problems + _gpu_problems(need, gpus)
 
 
@@ -51,15 +37,5 @@ def _gpu_problems(need: dict[str, Any], gpus: list[dict[str, Any]]) -> list[str]
     return [
         f"service {name}: GPU {index} is in state {there[index]['state']}"
         for index in wanted
-        if there[index].get("state", "ok") not in ("ok", "mig")
+        if there[index].get("state", "ok") != "ok"  # of a card split by MIG no rank gets the whole
     ]
-
-
-def numbers(version: str) -> tuple[int, ...]:
-    """ "580.65.06" → (580, 65, 6); what is not a number ends it."""
-    found = []
-    for part in version.split("."):
-        if not part.isdigit():
-            break
-        found.append(int(part))
-    return tuple(found)
