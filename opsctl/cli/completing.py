@@ -4,6 +4,7 @@ nothing heavy is imported; a description is only looked through for its version.
 from __future__ import annotations
 
 import json
+import os
 import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -35,6 +36,8 @@ def fits(incomplete: str) -> list[str]:
 def sets(ctx: typer.Context, incomplete: str) -> list[str]:
     """NAME= of the service's flags; after it, the values that the flag takes."""
     version = _described(ctx)
+    if apart := os.environ.get("_OPSCTL_COMPLETED_KEY"):
+        return [one for one in _values(apart, version) if one.startswith(incomplete)]
     name, equals, value = incomplete.partition("=")
     if equals:
         return [f"{name}={one}" for one in _values(name, version) if one.startswith(value)]
@@ -63,8 +66,8 @@ def _values(name: str, version: str) -> Sequence[str]:
 
 def _described(ctx: typer.Context) -> str:
     """The engine's version in the file that the command names; "" if it names none."""
-    for value in (ctx.params.get("service"), ctx.params.get("target"), ctx.params.get("name")):
-        path = Path(str(value or ""))
+    for word in ctx.args:  # while a shell completes, typer leaves arguments there
+        path = Path(word)
         if path.suffix in (".yml", ".yaml", ".json") and path.is_file():
             return _version(path.read_bytes()[:_LONGEST].decode("utf-8", "replace"))
     return ""

@@ -21,6 +21,7 @@ VERBS = (
     *("status", "memory", "verify", "watch", "logs", "remove", "unlock", "import"),
 )
 FILES = {"import": "importing"}  # what a verb's file and function are called, where not as itself
+KEY = "_OPSCTL_COMPLETED_KEY"  # of KEY=VALUE, for completing.py
 GROUPS = ("config", "catalog", "lab")  # verbs with verbs of their own
 
 
@@ -68,10 +69,38 @@ def built(verbs: tuple[str, ...] = (*VERBS, *GROUPS)) -> typer.Typer:
 
 def meant(argv: Collection[str]) -> tuple[str, ...]:
     """The verbs that stand among the arguments, some of which may be an option's value; all of
-    them where there is none (help, a typing mistake), or a shell asks what there is."""
+    them where there is none (help, a typing mistake, a shell that asks which there are)."""
     everything = (*VERBS, *GROUPS)
-    completing = any(name.endswith("_COMPLETE") for name in os.environ)
-    return tuple(v for v in everything if v in argv and not completing) or everything
+    if any(name.endswith("_COMPLETE") for name in os.environ):
+        argv = _typed()
+    return tuple(v for v in everything if v in argv) or everything
+
+
+def _typed() -> list[str]:
+    """What stands before the word that a shell completes, as typer's scripts tell it."""
+    if "COMP_WORDS" not in os.environ:
+        return os.environ.get("_TYPER_COMPLETE_ARGS", "").split(" ")[1:-1]
+    told = os.environ["COMP_WORDS"].replace("\n", " ").split(" ")
+    at = int(os.environ.get("COMP_CWORD") or len(told) - 1)
+    words, key = unbroken(told[: at + 1])
+    os.environ |= {"COMP_WORDS": " ".join(words), "COMP_CWORD": str(len(words) - 1)}
+    os.environ[KEY] = key
+    return words[1:-1]
+
+
+def unbroken(words: list[str]) -> tuple[list[str], str]:
+    """bash takes KEY=VALUE for three words: one again, but for the last, of which bash wants the
+    value alone; its KEY is apart."""
+    found: list[str] = []
+    for word in words:
+        if word == "=" and found:
+            found[-1] += "="
+        elif found and found[-1].endswith("=") and not found[-1].startswith("="):
+            found[-1] += word
+        else:
+            found.append(word)
+    key, equals, value = found[-1].partition("=")
+    return ([*found[:-1], value], key) if equals and "=" in words[-2:] else (found, "")
 
 
 def main(argv: list[str] | None = None) -> Any:
