@@ -46,8 +46,6 @@ def row(action: argparse.Action) -> list[Any]:
     if isinstance(choices, set | frozenset):
         choices = sorted(choices)
     default = None if action.default == argparse.SUPPRESS else action.default
-    if default is False and shape != "onoff":
-        default = None
     return [
         sorted(action.option_strings),
         shape,

@@ -97,7 +97,8 @@ def _tell(found: Added) -> None:
     since = ""
     if found.before:
         since = f", {len(found.new)} new and {len(found.gone)} gone since {found.before}"
-    talk(f"SGLang {found.version} has {found.flags} flags{since}")
+    flags = "1 flag" if found.flags == 1 else f"{found.flags} flags"
+    talk(f"SGLang {found.version} has {flags}{since}")
     if not found.files:
         talk("its catalogue was there already, and says the same")
 

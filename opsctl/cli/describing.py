@@ -7,13 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from opsctl.cli.foretelling import is_file
 from opsctl.errors import NothingSelected, Problem, SpecError
 
 if TYPE_CHECKING:
     from opsctl.cli.frame import Settings
     from opsctl.engine.advisories import Facts
-
-SUFFIXES = (".yml", ".yaml", ".json")
 
 
 @dataclass(frozen=True)
@@ -37,7 +36,7 @@ def flags_of(name: str, settings: Settings, version: str) -> list[Described]:
 
     Raises SpecError (they are not right for it), NothingSelected, and as `single` does.
     """
-    if name.endswith(SUFFIXES) or "/" in name:
+    if is_file(name):
         return [_of_file(Path(name), version)]
     from opsctl import inventory, spec
 

@@ -42,7 +42,7 @@ def opened(version: str, given: Path | None) -> Iterator[Package]:
 
 def fetched(version: str, folder: Path) -> Path:
     """The wheel, as pip gets it: from the index that its own settings name. Raises OpsctlError."""
-    pip = _pip()
+    pip = _pip(version)
     # Wheels only: to look into a source distribution pip would run its build.
     asked = ["--no-deps", "--only-binary=:all:", "--ignore-requires-python", "--no-input"]
     told = ""
@@ -68,12 +68,12 @@ def fetched(version: str, folder: Path) -> Path:
     raise _not_fetched(version, told)
 
 
-def _pip() -> list[str]:
+def _pip(version: str) -> list[str]:
     if find_spec("pip"):
         return [sys.executable, "-m", "pip"]
     if found := shutil.which("pip3") or shutil.which("pip"):
         return [found]
-    raise OpsctlError("there is no pip to fetch the package with", hint=_by_hand("VERSION"))
+    raise OpsctlError("there is no pip to fetch the package with", hint=_by_hand(version))
 
 
 def _not_fetched(version: str, told: str) -> OpsctlError:

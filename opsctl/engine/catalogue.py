@@ -104,12 +104,12 @@ class Catalogue:
         return out
 
     def get(self, flags: Mapping[str, Any], name: str) -> Any:
-        """The value of `name` in typed `flags`, or the parser's default: False for a switch, None
-        if there is no default or no such flag in this version."""
+        """The value of `name` in typed `flags`, or the parser's default; None if it has none, or
+        this version has no such flag."""
         if name in flags:
             return flags[name]
         flag = self.flags.get(name)
-        return flag.unset if flag else None
+        return flag.default if flag else None
 
     def canonical(self, name: str) -> str | None:
         """The canonical name of a flag by any of its exact names."""

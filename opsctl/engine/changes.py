@@ -179,8 +179,8 @@ def _all(old: Catalogue, new: Catalogue) -> Iterator[Change]:
         yield from _retired(was, now)
     for name, now in new.flags.items():
         if _of(old, now) is None and now.kind != "refused":
-            default = "" if now.unset in (None, False) else f", default {shown(now.unset)}"
-            yield Change("new", name, f"{takes(now)}{default}", None, now.unset)
+            default = "" if now.default in (None, False) else f", default {shown(now.default)}"
+            yield Change("new", name, f"{takes(now)}{default}", None, now.default)
 
 
 def _gone(was: Flag, version: str) -> Change:
@@ -198,7 +198,7 @@ def _default(was: Flag, now: Flag) -> Iterator[Change]:
     """A deprecated flag has no default of its own: it sets another's."""
     if now.deprecated is not None or now.kind in ("void", "refused"):
         return
-    before, after = ((f.fallback if f.unset is None else f.unset) for f in (was, now))
+    before, after = ((f.fallback if f.default is None else f.default) for f in (was, now))
     if before != after:
         moved = f" (now {now.name})" if now.name not in was.names else ""
         words = f"{shown(before)} → {shown(after)}{moved}"

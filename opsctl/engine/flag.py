@@ -25,7 +25,7 @@ class Flag:
 
     `nargs`: "" one value, "?" at most one, "*" any number, "+" at least one.
     `deprecated`: None if it is not; else what to use in its place, "" if the engine does not say.
-    `default`: as the parser has it; None also where the engine decides later.
+    `default`: as the parser has it; None where the engine decides later, also of a switch.
     `fallback`: what an unset value becomes where nothing else in the engine decides (0.5.20 on).
     """
 
@@ -44,11 +44,6 @@ class Flag:
         return self.nargs in ("*", "+")
 
     @property
-    def unset(self) -> Any:
-        """What the parser makes of a command line without it."""
-        return False if self.kind == "switch" and self.default is None else self.default
-
-    @property
     def names(self) -> tuple[str, ...]:
         return (self.name, *self.aliases)
 
@@ -61,7 +56,7 @@ def from_data(name: str, entry: Mapping[str, Any]) -> Flag:
         dest=entry.get("dest", name.replace("-", "_")),
         nargs=entry.get("nargs", ""),
         choices=tuple(entry.get("choices", ())),
-        default=entry.get("default"),
+        default=entry.get("default", False if entry["kind"] == "switch" else None),
         fallback=entry.get("fallback"),
         deprecated=entry.get("deprecated"),
     )

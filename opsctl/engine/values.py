@@ -24,7 +24,8 @@ _FLOAT = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
 _SIZE = re.compile(r"([0-9]+)(\.[0-9]+)?(Ki|Mi|Gi|Ti|k|M|G|T)")
 _UNIT = {"k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
 _UNIT |= {"Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40}
-# argparse takes an item that starts with a dash for an option, except a plain negative number.
+# argparse takes an item that starts with a dash for an option, except a dash alone and a plain
+# negative number.
 _NEGATIVE = re.compile(r"-[0-9]+|-[0-9]*\.[0-9]+")
 _PHASES = ("decode", "prefill")
 _PHASE_KEYS = {
@@ -112,7 +113,7 @@ def _many(flag: Flag, value: Any) -> list[Any]:
             raise
         shown = text(flag, one)
         _not_lost(shown)
-        if shown.startswith("-") and not _NEGATIVE.fullmatch(shown):
+        if shown.startswith("-") and shown != "-" and not _NEGATIVE.fullmatch(shown):
             raise Refused(f"the engine's parser takes {shown!r} for an option, not for a value")
         found.append(one)
     return found

@@ -56,7 +56,7 @@ def difference(a: str, b: str, changes: Sequence[Change]) -> RenderableType:
     from rich.text import Text
 
     if not changes:
-        return Text(f"nothing that it uses differs between SGLang {a} and {b}")
+        return Text(f"no difference between SGLang {a} and {b}")
     parts: list[RenderableType] = []
     for kind, heading in KINDS.items():
         if group := [change for change in changes if change.kind == kind]:

@@ -2,7 +2,8 @@
 
 An option is a plain mapping with the keys of argparse: "names", "dest", "type" (the name of what
 reads it; "bool" for a switch), "choices", "default", "nargs", "const", "action", "required".
-What is unset is left out, and so is a switch's default of False. Besides, where the source says so:
+What is unset is left out, and so is a switch's default of False; its default of None, which the
+engine tells from False, is kept. Besides, where the source says so:
 
   "deprecated": true, "new_flag": what to use instead, "refused": true if the parser ends at it
   "fallback": what an unset value becomes if nothing else decides
@@ -95,12 +96,22 @@ def option(scope: Scope, names: list[str], said: Mapping[str, ast.expr]) -> Opti
             found["const"] = True
     for key in ("choices", "default", "nargs", "const", "required", "new_flag", "fallback"):
         value = _plain(scope.value(said[key])) if key in said else None
-        if value is not None and (value is not False or found["action"] == "boolean_optional"):
+        if value is not None and (value is not False or key in ("default", "fallback")):
             found[key] = value
+    if found.get("type") == "bool":
+        _switch(found, said)
     told = _text(scope, said, "help")
     if found.get("type") == "str" and (found.get("default") == "{}" or _JSON.search(told)):
         found["json"] = True
     return found | _retired(names, action, told, _text(scope, said, "error_message"), found)
+
+
+def _switch(found: Option, said: Mapping[str, ast.expr]) -> None:
+    """A switch is off if it says nothing; one whose default is None has a third state."""
+    if found.get("default") is False:
+        del found["default"]
+    elif "default" in said or found["action"] == "DeprecatedStoreConstAction":
+        found.setdefault("default", None)
 
 
 def _text(scope: Scope, said: Mapping[str, ast.expr], key: str) -> str:

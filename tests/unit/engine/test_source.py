@@ -69,6 +69,10 @@ def test_a_call(call: str, said: dict[str, Any]) -> None:
 
 ACTIONS = [
     ('action="store_true"', {"action": "store_true", "type": "bool", "const": True}),
+    ('action="store_true", default=False',
+     {"action": "store_true", "type": "bool", "const": True}),
+    ('action="store_true", default=None',
+     {"action": "store_true", "type": "bool", "const": True, "default": None}),
     ("action=argparse.BooleanOptionalAction, default=False",
      {"action": "boolean_optional", "default": False}),
     ("action=DeprecatedAction", {"action": "DeprecatedAction", "deprecated": True}),
@@ -80,7 +84,7 @@ ACTIONS = [
      {"action": "DeprecatedAction", "deprecated": True, "new_flag": "--b", "refused": True}),
     ('action=DeprecatedStoreConstAction, dest="m", const_value=1, new_flag="--m=1"',
      {"action": "DeprecatedStoreConstAction", "dest": "m", "type": "bool", "new_flag": "--m=1",
-      "deprecated": True}),
+      "default": None, "deprecated": True}),
     ('action=DeprecatedStoreConstAction, nargs=None, choices=["amd"], new_flag="--m"',
      {"action": "DeprecatedStoreConstAction", "type": "str", "choices": ["amd"],
       "new_flag": "--m", "deprecated": True}),
