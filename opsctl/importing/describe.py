@@ -50,9 +50,9 @@ def describe(launch: Launch, asked: Asked, report: Report) -> Imported:
     way = entry(launch.argv)
     if isinstance(way, Other):
         _no_server(way, launch, report)
-        return _end(asked.name or "service", None, Vault(""), report)
+        return _end(asked.name or "service", None, Vault("", hidden=report.hidden), report)
     name = asked.name or _name(launch, way)
-    vault = Vault(name)
+    vault = Vault(name, hidden=set(report.hidden))
     version, candidates = _version(launch, way, asked, report)
     if version is None:
         variables(launch, vault, report)

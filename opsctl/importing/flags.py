@@ -80,9 +80,8 @@ def _value(known: Catalogue, one: Given, report: Report) -> Any:
 
 
 _PLACEHOLDER = re.compile(
-    r"<[^<>]*>|\[[A-Za-z][A-Za-z _-]*\]|\{[A-Za-z][A-Za-z _-]*\}?"
-    r"|(?<![A-Za-z0-9])[xX]{2,3}(\.[xX]{1,3}){3}"
-    r"|(?<![A-Za-z])(YOUR|your)[_-]|/path/to/|^ORG/MODEL$|^\.\.\.$|…"
+    r"^(<[^<>]*>|\[[A-Za-z][A-Za-z _-]*\]|\{[A-Za-z][A-Za-z _-]*\}?|ORG/MODEL|\.\.\.)$"
+    r"|<[a-z][\w-]+>|(?<![A-Za-z0-9])[xX]{2,3}(\.[xX]{1,3}){3}|(?<![A-Za-z])(YOUR|your)[_-]|/path/to/"
 )
 
 

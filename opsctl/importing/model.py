@@ -60,6 +60,7 @@ class Report:
     notes: list[Note] = field(default_factory=list)
     problems: list[Problem] = field(default_factory=list)
     risks: list[Risk] = field(default_factory=list)
+    hidden: set[str] = field(default_factory=set)  # texts that may be secrets: never shown
 
     def note(self, kind: str, what: str, why: str) -> None:
         if (one := Note(kind, what, why)) not in self.notes:

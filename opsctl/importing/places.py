@@ -95,8 +95,8 @@ def _model(found: dict[str, Any], placed: Places, models: str, model: str, repor
 
 
 def _plain_path(path: str) -> str:
-    """A trailing slash only makes the engine's own name for the model ugly."""
-    return path.rstrip("/") or "/"
+    """Without what means nothing; a unit takes no path with it."""
+    return re.sub(r"/(\.?/)+", "/", f"{path}/").rstrip("/") or "/"
 
 
 def _hub(written: str, models: str, report: Report) -> str | None:
@@ -210,6 +210,8 @@ def _from_container(name: str, text: str, container: Container | None, report: R
     key = "model.path" if name == "model-path" else f"flags.{name}"
     inside = [m for m in container.mounts if (text + "/").startswith(m.target.rstrip("/") + "/")]
     if not inside:
+        if not (name.endswith(_ENDINGS) or name in _ALSO_PATHS):
+            return text
         if not text.startswith(_SHARED):
             report.refuse(
                 "is inside the container's image: no folder of the host is mounted there",

@@ -9,6 +9,7 @@ from dataclasses import replace
 
 from opsctl.importing.describe import Asked, describe
 from opsctl.importing.model import Container, Imported, Launch, Report
+from opsctl.importing.secrets import suspects
 from opsctl.importing.unit import read as unit_read
 from opsctl.importing.unit import risks, words
 from opsctl.importing.versions import named
@@ -34,7 +35,7 @@ def from_process(
     Raises nothing: what is wrong is in `problems`.
     """
     asked = asked or Asked()
-    report = Report()
+    report = Report(hidden=suspects("\n".join(argv)))
     launch = Launch(list(argv), dict(environ), cwd=cwd, user=user, container=container)
     launch.said = set(said or ())
     if unit_text:

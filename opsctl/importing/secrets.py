@@ -97,6 +97,23 @@ class Vault:
         return replace(problem, **parts)
 
 
+_NAMED = re.compile(
+    r"([A-Za-z_][\w.-]*)[\"']?(?:\s*[=:]\s*|\s+|\\\n)+(?:\$?[\"'])?([^\s\"',;&|{}$\\-][^\s\"',;&|}]*)"
+)
+
+
+def suspects(text: str) -> set[str]:
+    """Everything in a text that stands after a name of a secret, however broken the text is."""
+    found: set[str] = set()
+    at = 0
+    while (match := _NAMED.search(text, at)) is not None:
+        name = match[1].lstrip("-")
+        if by_name(name) or (len(name) > 4 and "api-key".startswith(name)):
+            found.add(match[2])
+        at = match.start() + len(match[1])
+    return found
+
+
 def template(variable: str) -> str:
     return "{{ " + variable + " }}"
 

@@ -9,6 +9,7 @@ from opsctl.importing import compose, script
 from opsctl.importing.describe import Asked, describe
 from opsctl.importing.model import Imported, Launch, Report
 from opsctl.importing.pasted import pasted
+from opsctl.importing.secrets import suspects
 from opsctl.importing.shell import Scope
 from opsctl.importing.unit import launch as unit_launch
 from opsctl.importing.unit import read as unit_read
@@ -34,14 +35,15 @@ def from_text(
     """`texts`: (path, content); several for a unit with drop-ins. Raises nothing: what is wrong is
     in `problems`."""
     asked = asked or Asked()
-    report = Report()
     whole = "\n".join(text for _, text in texts)
+    report = Report()
     found: Launch | None = None
     if "\0" in whole:
         report.refuse("holds a NUL character, which no command has")
     elif len(whole) > _MOST:
         report.refuse("is larger than any launch command or unit", value=f"{len(whole)} characters")
     else:
+        report.hidden = suspects(whole)
         found = _launch(texts, whole, kind_of(texts) if kind == "auto" else kind, asked, report)
     if found is None:
         found = Launch([])

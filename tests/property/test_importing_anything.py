@@ -1,0 +1,147 @@
+"""Whatever is imported: an answer, never an exception, and never a shell. What is described
+renders to what was imported, and imports to the same description again."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from opsctl import spec
+from opsctl.importing import KINDS, Asked, Imported, from_text
+from opsctl.importing.secrets import Vault
+from opsctl.importing.written import description
+from opsctl.release import render
+from tests.property.importing_cases import (
+    GARBAGE,
+    PIECES,
+    SECRET_WORD,
+    commands,
+    containers,
+    services,
+    units,
+)
+
+FEW = int(os.environ.get("OPSCTL_EXAMPLES", "600"))  # of each; a drill runs many more
+FORBIDDEN = ("system", "popen", "fork", "forkpty", "posix_spawn", "posix_spawnp", "execv", "execve",
+             "execvp", "execvpe", "spawnv", "spawnve")  # fmt: skip
+
+
+@pytest.fixture(scope="module", autouse=True)
+def no_shell() -> Iterator[None]:
+    """Every way to another process ends the test."""
+
+    def refused(*_: Any, **__: Any) -> None:
+        raise AssertionError("an import started a process")
+
+    with pytest.MonkeyPatch.context() as patch:
+        for name in FORBIDDEN:
+            patch.setattr(os, name, refused)
+        patch.setattr(subprocess, "Popen", refused)
+        yield
+
+
+def described(imported: Imported) -> dict[str, Any]:
+    """With the secrets in their places."""
+    assert imported.service is not None, [str(p) for p in imported.problems]
+    found: dict[str, Any] = Vault("", dict(imported.secrets)).reveal(imported.service)
+    return found
+
+
+def again(imported: Imported) -> Imported:
+    """What its own rendering imports to."""
+    entry = described(imported)
+    checked, problems = spec.check({imported.name: entry}, {})
+    assert not problems, problems
+    release = render(imported.name, checked[imported.name], zipapp=b"")
+    folder = f"/etc/opsctl/{imported.name}/releases/{release.digest}"
+    files = {f"{folder}/{path}": file.content.decode() for path, file in release.files.items()
+             if path.startswith("secrets/")}  # fmt: skip
+    unit = f"sglang-{imported.name}.service"
+    path = f"/etc/systemd/system/{unit}"
+    text = release.files[unit].content.decode()
+    return from_text([(path, text)], "unit", Asked(files=files, version=entry["engine"]["version"]))
+
+
+def hold(service: dict[str, Any], command: str) -> bool:
+    """Answers whether it was described: what opsctl refuses to render is refused here too."""
+    first = from_text([("", command)], "auto", Asked(name="x"))
+    _, problems = spec.check({"x": service}, {})
+    if any(problem.message.endswith("is a placeholder") for problem in first.problems):
+        return False
+    if problems:
+        told = "\n".join(str(problem) for problem in first.problems)
+        assert all(problem.message in told for problem in problems), command
+        return False
+    assert normal(described(first)) == normal(service), command
+    second = again(first)
+    assert normal(described(second)) == normal(described(first)), command
+    assert sorted(second.secrets.values()) == sorted(first.secrets.values())
+    return True
+
+
+def normal(service: dict[str, Any]) -> dict[str, Any]:
+    """Order of flags and variables is no part of it."""
+    return {k: dict(sorted(v.items())) if isinstance(v, dict) else v for k, v in service.items()}
+
+
+def case(way: Any) -> st.SearchStrategy[tuple[dict[str, Any], str]]:
+    return services().flatmap(lambda one: st.tuples(st.just(one), way(one)))
+
+
+ANY = settings(max_examples=FEW, deadline=None, suppress_health_check=list(HealthCheck))
+
+
+@ANY
+@given(case(commands))
+def test_commands(told: tuple[dict[str, Any], str]) -> None:
+    hold(*told)
+
+
+@ANY
+@given(case(units))
+def test_units(told: tuple[dict[str, Any], str]) -> None:
+    hold(*told)
+
+
+@ANY
+@given(case(containers))
+def test_containers(told: tuple[dict[str, Any], str]) -> None:
+    service, text = told
+    path = service["model"]["path"]
+    hold({**service, "model": {"served_name": path, **service["model"]}}, text)
+
+
+@ANY
+@given(GARBAGE, st.sampled_from(KINDS))
+def test_garbage(text: str, kind: str) -> None:
+    imported = from_text([("", text)], kind, Asked(version="0.5.9"))
+    assert imported.service is not None or imported.problems
+    assert all(str(problem) for problem in imported.problems)
+    if imported.service is not None:
+        assert normal(described(again(imported))) == normal(described(imported))
+
+
+@ANY
+@given(st.lists(st.one_of(PIECES, st.text(max_size=4)), max_size=20), SECRET_WORD, st.data())
+def test_no_secret_is_told(pieces: list[str], secret: str, data: st.DataObject) -> None:
+    """Wherever a key stands in a command, in however broken a way."""
+    spelled = data.draw(
+        st.sampled_from([
+            f"--api-key {secret}", f"--api-key={secret}", f"--api-ke '{secret}'",
+            f"HF_TOKEN={secret} ", f"-e HF_TOKEN={secret} ", f"export X_PASSWORD={secret}\n",
+            f"--admin-api-key \"{secret}\"", f"Environment=HF_TOKEN={secret}\n",
+            f"--model-path redis://u:{secret}@h ", f"--api-key {secret}x --api-key {secret}",
+        ])
+    )  # fmt: skip
+    at = data.draw(st.integers(0, len(pieces)))
+    words = ["python -m sglang.launch_server --model-path /srv/m ", *pieces]
+    text = " ".join([*words[: at + 1], spelled, *words[at + 1 :]])
+    imported = from_text([("", text)], "auto", Asked(version="0.5.9"))
+    told = f"{imported!r}{imported.notes}{[str(p) for p in imported.problems]}{imported.service}"
+    assert secret not in told and secret not in description(imported)
