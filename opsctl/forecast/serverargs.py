@@ -95,7 +95,7 @@ def flags(arguments: Mapping[str, Any], manifest: Mapping[str, Any]) -> tuple[di
         dest = _spelled(name, flag, arguments)
         if name in manifest["flags"] or flag is None or not dest:
             continue
-        if not _alike(arguments[dest], flag.unset):
+        if not _alike(arguments[dest], flag.default):
             found[name] = arguments[dest]
     return found, whole
 
