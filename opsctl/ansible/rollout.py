@@ -16,7 +16,7 @@ from opsctl.errors import NothingSelected, OpsctlError
 from opsctl.inventory.model import HostEntry
 from opsctl.remote import connect
 from opsctl.remote.target import resolve
-from opsctl.rollout.model import Key, Op
+from opsctl.rollout.model import Key, Op, Takeover
 from opsctl.views import progress
 
 OPS: tuple[Op, ...] = ("swap", "rollback", "restart")
@@ -153,7 +153,8 @@ def wanted(host: str, service: str, staged: Any) -> rollout.Wanted:
             step="rollout",
             hint="run deploy.yml from its beginning",
         )
-    return rollout.Wanted(str(found["digest"]), found["manifest"])
+    taken = Takeover.from_json(found.get("takeover"))
+    return rollout.Wanted(str(found["digest"]), found["manifest"], takeover=taken)
 
 
 def by_host(results: rollout.Results) -> dict[str, dict[str, Any]]:

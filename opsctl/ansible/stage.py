@@ -40,6 +40,7 @@ def result(staged: list[Staged]) -> dict[str, Any]:
                 "changed": one.changed,
                 "verdict": one.verdict,
                 "manifest": dict(one.release.manifest),
+                "takeover": one.takeover.as_json() if one.takeover else None,
                 "before": {k: v for k, v in one.state.items() if k not in BULKY},
             }
             for one in staged

@@ -66,6 +66,7 @@ def steps_of(found: Planned) -> list[Step]:
             tuple(found.staged[action.key].diff.splitlines()),
             found.staged[action.key].forecast,
             found.details[action.key],
+            later=action.later,
         )
         for action in found.plan.actions
     ]

@@ -25,7 +25,7 @@ def _collect(given: argparse.Namespace) -> Any:
 def _facts(given: argparse.Namespace) -> Any:
     from opsctl.onhost.factsverb import facts
 
-    return facts(PLACES, Systemd(), given.model, given.draft, given.service)
+    return facts(PLACES, Systemd(), given.model, given.draft, given.service, given.process)
 
 
 def _verify(given: argparse.Namespace) -> Any:
@@ -141,6 +141,7 @@ def parser() -> argparse.ArgumentParser:
     facts.add_argument("--model", required=True)
     facts.add_argument("--draft")
     facts.add_argument("--service", required=True)
+    facts.add_argument("--process", action="store_true")
     verb("verify", _verify, "service")
     verb("stage", _stage).add_argument("--check", action="store_true")
     lock = verb("lock", _lock, "service")

@@ -6,7 +6,7 @@ from __future__ import annotations
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, Dict, List, Optional, Tuple
+from typing import Any, Dict, List, Mapping, Optional, Tuple
 
 from opsctl.onhost import (
     cgroups,
@@ -18,20 +18,27 @@ from opsctl.onhost import (
     neighbours,
     numa,
     prefill,
+    process,
     unitfacts,
 )
 from opsctl.onhost.holding import held
-from opsctl.onhost.store import Places, Store
+from opsctl.onhost.store import ZERO, Places, Store
 from opsctl.onhost.systemd import Systemd, UnitState
 
 MOST_STARTS = 20
 
 
 def facts(
-    places: Places, systemd: Systemd, model: str, draft: Optional[str], service: str
+    places: Places,
+    systemd: Systemd,
+    model: str,
+    draft: Optional[str],
+    service: str,
+    with_process: bool = False,
 ) -> Dict[str, Any]:
     """The document of docs/architecture.md; sizes in bytes. `standing`: the service's entry of
-    `collect`. The slow looks run at once."""
+    `collect`; `with_process`: with the engine's arguments and variables, keys among them, if it is
+    of other hands. The slow looks run at once."""
     store = Store(service, places)
     with ThreadPoolExecutor(5) as pool:
         cards = pool.submit(gpufacts.report)
@@ -59,6 +66,8 @@ def facts(
             "others": _others(places, others),
             "standing": standing,
         }
+        if with_process:
+            found["process"] = _process(state, standing)
         gpus, processes = cards.result()
         found["model"] = model_folder.result()
         found["draft"] = draft_folder.result() if draft_folder else None
@@ -69,6 +78,18 @@ def facts(
         "gpus": gpus,
         "gpu_strangers": gpufacts.strangers(processes, owner, service),
     }
+
+
+def _process(state: UnitState, standing: Mapping[str, Any]) -> Optional[Dict[str, Any]]:
+    """The main process of a unit of other hands; None of our own, or where none runs."""
+    release = standing["release"]
+    if release["running"] != ZERO or release["edited"] or state.active != "active":
+        return None
+    told = process.of(state.main_pid) if state.main_pid else None
+    if told is None:
+        return None
+    stale = state.properties.get("NeedDaemonReload") == "yes"
+    return {**told, "invocation": state.invocation, "stale_unit": stale}
 
 
 def _states(

@@ -17,21 +17,50 @@ from opsctl.errors import (
 )
 
 Op = Literal["swap", "restart", "start", "stop", "rollback", "restore"]
-Kind = Literal["none", "stage", "swap", "restart", "start", "stop", "rollback", "restore"]
+Kind = Literal[
+    "none", "stage", "takeover", "swap", "restart", "start", "stop", "rollback", "restore"
+]
 Key = tuple[str, str]
 """(host, service)"""
 
+SAME = "the command line is the same"
 ZERO = "0"  # the digest of what stood there before opsctl
+
+
+@dataclass(frozen=True)
+class Takeover:
+    """`invocation`: systemd's mark of the process that was compared. `differs`: why it has to be
+    restarted; empty: it need not. `later`: what the release's unit changes at its next start."""
+
+    invocation: str
+    differs: tuple[str, ...] = ()
+    later: tuple[str, ...] = ()
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "invocation": self.invocation,
+            "differs": list(self.differs),
+            "later": list(self.later),
+        }
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any] | None) -> Takeover | None:
+        if not value:
+            return None
+        differs, later = (tuple(map(str, value[key])) for key in ("differs", "later"))
+        return cls(str(value["invocation"]), differs, later)
 
 
 @dataclass(frozen=True)
 class Wanted:
     """The release that one service shall run. `manifest` tells why a restart is needed;
-    `changed`: whether its files differ from those on the host (None: not asked)."""
+    `changed`: whether its files differ from those on the host (None: not asked); `takeover`: how a
+    process of other hands that runs in its place compares (None: there is none)."""
 
     digest: str
     manifest: Mapping[str, Any] | None = None
     changed: bool | None = None
+    takeover: Takeover | None = None
 
 
 @dataclass(frozen=True)
@@ -45,6 +74,8 @@ class Action:
     target: str | None = None
     running: str | None = None
     override: str = ""  # the reason with which a forecast that does not fit was overridden
+    process: str = ""  # of a takeover: systemd's mark of the process that was compared
+    later: tuple[str, ...] = ()  # of a takeover: what applies from the next start on
 
     @property
     def key(self) -> Key:
@@ -52,7 +83,7 @@ class Action:
 
     @property
     def restarts(self) -> bool:
-        return self.kind not in ("none", "stage")
+        return self.kind not in ("none", "stage", "takeover")
 
 
 @dataclass(frozen=True)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from opsctl.errors import LockHeld, NothingSelected, OpsctlError, Unreachable
 from opsctl.release.diff import quiet_reasons, restart_reasons, verdict
-from opsctl.rollout.model import ZERO, Action, Key, Kind, Op, Plan, Wanted
+from opsctl.rollout.model import SAME, ZERO, Action, Key, Kind, Op, Plan, Wanted
 from opsctl.rollout.order import ordered
 
 State = Mapping[str, Any]
@@ -137,6 +138,11 @@ def _swap(host: str, name: str, state: State, wanted: Wanted | None) -> Action:
 
     expect = (wanted.manifest or {}).get("expect") or {}
     override = str(expect.get("override") or "")
+    runs_theirs = running == ZERO and not _edited(state) and state.get("state") == "active"
+    taken = wanted.takeover if runs_theirs else None
+    if taken is not None and not taken.differs and taken.invocation == state.get("invocation"):
+        words = f"no restart: {SAME}"
+        return replace(action("takeover", words), process=taken.invocation, later=taken.later)
     if running != digest:
         return action("swap", _why(state, running, wanted))
     if state.get("state") != "active":
@@ -165,13 +171,20 @@ def _drift(state: State) -> str:
 def _why(state: State, running: str | None, wanted: Wanted) -> str:
     if running is None:
         return "start: the first release on this host"
-    if (state.get("release") or {}).get("edited"):
+    if _edited(state):
         return "restart: the unit was edited by hand"
     if running == ZERO:
-        return "restart: takes over the unit that stood here before opsctl"
+        differs = wanted.takeover.differs if wanted.takeover else ()
+        return "restart: " + "; ".join(
+            [*differs, "takes over the unit that stood here before opsctl"]
+        )
     old, new = state.get("manifest"), wanted.manifest
     reasons = restart_reasons(old, new) if old and new else []
     return "restart: " + ("; ".join(reasons) or f"release {running[:12]} → {wanted.digest[:12]}")
+
+
+def _edited(state: State) -> bool:
+    return bool((state.get("release") or {}).get("edited"))
 
 
 def _back(op: Op, host: str, name: str, state: State, wanted: Wanted | None) -> Action:

@@ -80,7 +80,8 @@ def planned(
         for one in found
     }
     wanted = {
-        key: Wanted(one.digest, one.release.manifest, one.changed) for key, one in staged.items()
+        key: Wanted(one.digest, one.release.manifest, one.changed, one.takeover)
+        for key, one in staged.items()
     }
     states = {
         host: found

@@ -18,6 +18,8 @@ from opsctl.release.render import render
 from opsctl.remote import onhost
 from opsctl.remote.host import Host
 from opsctl.rollout import together
+from opsctl.rollout.model import SAME, Takeover
+from opsctl.rollout.takeover import compare
 from opsctl.spec.models import Service
 
 UNFIT_HINT = "lower hicache-ratio or mem-fraction-static, or override it with a reason"
@@ -30,7 +32,8 @@ class Staged:
     that was overridden. `state`: what the service was before, as `collect` tells it. `forecast`:
     what the release will take, one thought a line. `problems`: what on the host would keep it from
     starting. `unfit`: why the forecast forbids to start it; "" if it does not. `found`: the
-    forecast itself, `facts`: what it was made of."""
+    forecast itself, `facts`: what it was made of; `takeover`: how a process of other hands that
+    runs in its place compares with the release."""
 
     host: str
     service: str
@@ -46,6 +49,7 @@ class Staged:
     unfit: str = ""
     found: Forecast | None = None
     facts: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    takeover: Takeover | None = None
 
 
 def stage(
@@ -70,7 +74,9 @@ def draft(host: Host, services: Mapping[str, Service], *, override: str = "") ->
     # A bad description is refused before the host is asked anything.
     bare = {name: render(name, service) for name, service in services.items()}
     facts = {name: facts_of(host, name, release.manifest) for name, release in bare.items()}
-    judged = together.judge(services, bare, facts, override)
+    # A process's arguments and variables may hold keys: they are compared here, and go no further.
+    taken = {name: compare(told.pop("process", None), bare[name]) for name, told in facts.items()}
+    judged = together.judge(services, bare, facts, override, taken)
     return [_drafted(host.name, name, services[name], judged[name]) for name in services]
 
 
@@ -84,7 +90,7 @@ def _drafted(host: str, name: str, service: Service, judged: together.Judged) ->
         release.digest,
         False,
         "",
-        verdict(judged.state.get("manifest"), release.manifest),
+        _verdict(judged, release),
         release,
         judged.state,
         judged.warning,
@@ -93,7 +99,15 @@ def _drafted(host: str, name: str, service: Service, judged: together.Judged) ->
         judged.unfit,
         judged.found,
         judged.facts,
+        judged.takeover,
     )
+
+
+def _verdict(judged: together.Judged, release: Release) -> str:
+    if judged.takeover is not None:
+        reasons = ", ".join(judged.takeover.differs)
+        return f"restart: {reasons}" if reasons else f"no restart: {SAME}"
+    return verdict(judged.state.get("manifest"), release.manifest)
 
 
 def sent(one: Staged, answer: Mapping[str, Any]) -> Staged:
@@ -113,7 +127,15 @@ def facts_of(host: Host, name: str, manifest: Mapping[str, Any]) -> dict[str, An
     model = manifest["model"]
     draft = ["--draft", model["draft_path"]] if model["draft_path"] else []
     return onhost.call(
-        host, "facts", "--model", model["path"], *draft, "--service", name, timeout=120
+        host,
+        "facts",
+        "--model",
+        model["path"],
+        *draft,
+        "--service",
+        name,
+        "--process",
+        timeout=120,
     )
 
 

@@ -143,6 +143,7 @@ def run_json(action: Action, order: Order) -> dict[str, Any]:
         "owner": order.owner,
         "reason": order.reason,
         "created": order.created,
+        **({"process": action.process, "later": list(action.later)} if action.process else {}),
     }
 
 

@@ -16,7 +16,7 @@ from opsctl.forecast.expectation import Forecast
 from opsctl.forecast.fit import NOT
 from opsctl.forecast.host.memory import process
 from opsctl.release.model import Release
-from opsctl.rollout.model import Wanted
+from opsctl.rollout.model import Takeover, Wanted
 from opsctl.rollout.plan import decide
 from opsctl.spec.models import Service
 
@@ -36,6 +36,7 @@ class Judged:
     unfit: str
     warning: str
     problems: tuple[str, ...]
+    takeover: Takeover | None
 
 
 def judge(
@@ -43,6 +44,7 @@ def judge(
     bare: Mapping[str, Release],
     facts: Mapping[str, Facts],
     override: str = "",
+    taken: Mapping[str, Takeover | None] | None = None,
 ) -> dict[str, Judged]:
     """By service, in the order in which they are touched."""
     alone = {name: _forecast(services[name], bare[name], facts[name]) for name in services}
@@ -52,7 +54,11 @@ def judge(
             name: {**facts[name], "others": others(name, facts[name], alone)} for name in services
         }
         found = {name: _forecast(services[name], bare[name], facts[name]) for name in services}
-    return {name: _judged(name, bare[name], facts[name], found[name], override) for name in found}
+    processes = taken or {}
+    return {
+        name: _judged(name, bare[name], facts[name], found[name], override, processes.get(name))
+        for name in found
+    }
 
 
 def _forecast(service: Service, release: Release, facts: Facts) -> Forecast:
@@ -83,9 +89,16 @@ def others(name: str, facts: Facts, planned: Mapping[str, Forecast]) -> list[dic
     return list(told.values())
 
 
-def _judged(name: str, release: Release, facts: Facts, found: Forecast, override: str) -> Judged:
+def _judged(
+    name: str,
+    release: Release,
+    facts: Facts,
+    found: Forecast,
+    override: str,
+    taken: Takeover | None,
+) -> Judged:
     state: Mapping[str, Any] = facts.get("standing") or {"service": name, "state": "absent"}
-    problem, starts = unfit(found), _starts(name, state, release)
+    problem, starts = unfit(found), _starts(name, state, release, taken)
     reason = override or _recorded(state, release)
     expect = settled(found.expect, state.get("manifest"), release)
     warning = ""
@@ -104,13 +117,14 @@ def _judged(name: str, release: Release, facts: Facts, found: Forecast, override
         problem if problem and not reason and starts else "",
         warning,
         (short,) if short else (),
+        taken,
     )
 
 
-def _starts(name: str, state: Mapping[str, Any], release: Release) -> bool:
+def _starts(name: str, state: Mapping[str, Any], release: Release, taken: Takeover | None) -> bool:
     """Whether this deployment starts the service (anew): one that runs on as it is may be in a
     host that is tight by now, and nobody is helped by refusing to leave it alone."""
-    wanted = Wanted(release.digest, release.manifest)
+    wanted = Wanted(release.digest, release.manifest, takeover=taken)
     return decide("swap", "", name, state, wanted).restarts
 
 

@@ -21,7 +21,8 @@ class Step:
     """`action` is what happens to the service; "" means nothing does, and `reason` says why.
     `diff` is a unified diff with secrets masked; `forecast` what the release will take, in words;
     `detail` all that is known of the change, None where only a host's own release is at stake.
-    `blocked`: nothing can be planned there; the service may be "", for a whole host.
+    `blocked`: nothing can be planned there; the service may be "", for a whole host. `later`: of
+    a process that is taken over as it runs, what applies from its next start on.
     """
 
     host: str
@@ -32,6 +33,7 @@ class Step:
     forecast: tuple[str, ...] = ()
     detail: Detail | None = field(default=None, repr=False)
     blocked: bool = False
+    later: tuple[str, ...] = ()
 
 
 def pending(steps: Sequence[Step]) -> list[Step]:
@@ -68,6 +70,8 @@ def _blocks(step: Step) -> Iterator[tuple[str, list[Line]]]:
     """(name, lines); a block without a name is each host's own."""
     if reasons := _reasons(step):
         yield "reasons", [(f"· {why}", "") for why in reasons]
+    if step.later:
+        yield "later", [(f"from the next start on: {'; '.join(step.later)}", "")]
     if step.diff:
         yield "diff", [(row, _style(row)) for row in step.diff]
     if step.detail is not None:
@@ -83,7 +87,7 @@ def _reasons(step: Step) -> tuple[str, ...]:
 
 
 def _starts(step: Step) -> bool:
-    return step.action not in ("", "stage")
+    return step.action not in ("", "stage", "takeover")
 
 
 def _closing(steps: Sequence[Step], total: Figure | None) -> Iterator[str]:
@@ -146,6 +150,7 @@ def _step(step: Step) -> dict[str, Any]:
         "reason": step.reason,
         "diff": list(step.diff),
         "forecast": list(step.forecast),
+        "from_next_start": list(step.later),
         **more,
     }
 

@@ -21,7 +21,16 @@ BELOW = {
     "importing": ("release", "engine", "spec"),
     "inventory": ("spec",),
     "remote": ("spec", "onhost"),
-    "rollout": ("remote", "inventory", "forecast", "release", "engine", "spec", "onhost"),
+    "rollout": (
+        "remote",
+        "inventory",
+        "importing",
+        "forecast",
+        "release",
+        "engine",
+        "spec",
+        "onhost",
+    ),
     "views": (
         "rollout",
         "remote",

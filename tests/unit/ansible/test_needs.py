@@ -147,7 +147,13 @@ def staged(**changes: Any) -> Any:
     release = SimpleNamespace(manifest={"service": "kimi"})
     base = {"service": "kimi", "host": "h1", "digest": "d1", "changed": True, "diff": "+ a"}
     base |= {"state": {"service": "kimi", "state": "active", "processes": [{"pid": 1}]}}
-    base |= {"verdict": "restart: x", "warning": "", "problems": (), "release": release}
+    base |= {
+        "verdict": "restart: x",
+        "warning": "",
+        "problems": (),
+        "release": release,
+        "takeover": None,
+    }
     return SimpleNamespace(**base | changes)
 
 

@@ -481,7 +481,7 @@ def test_a_process_is_taken_over_without_being_touched(host: Host) -> None:
     assert host.sight.adopted == [A]
     assert (host.store.standing(), host.store.previous()) == (A, "0")
     assert (host.store.taken() or {})["later"] == ["user root → sglang"]
-    assert [c["id"] for c in result["checks"]][0] == "unit"
+    assert result["checks"][0]["id"] == "unit"
     whole(host)
 
 

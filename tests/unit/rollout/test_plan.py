@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from opsctl.errors import LockHeld, NothingSelected, OpsctlError, Unreachable
-from opsctl.rollout.model import Wanted
+from opsctl.rollout.model import Takeover, Wanted
 from opsctl.rollout.order import ordered
 from opsctl.rollout.plan import decide, make
 
@@ -46,6 +46,7 @@ def state(
 
 RATIO_2, RATIO_4 = manifest(OLD, **{"hicache-ratio": 2.0}), manifest(NEW, **{"hicache-ratio": 4.0})
 SOAK = manifest(OLD, **{"hicache-ratio": 2.0}) | {"gates": {"soak": 60.0}}
+HAND_MADE = state(running="0", confirmed=None, invocation="i1")
 ABSENT = state(running=None, confirmed=None, active="absent")
 
 
@@ -64,6 +65,14 @@ ABSENT = state(running=None, confirmed=None, active="absent")
         ("swap", state(active="failed"), Wanted(OLD), "swap", "start: the unit is failed"),
         ("swap", ABSENT, Wanted(NEW), "swap", "start: the first release on this host"),
         ("swap", state(running="0", confirmed=None), Wanted(NEW), "swap",
+         "restart: takes over the unit that stood here before opsctl"),
+        ("swap", HAND_MADE, Wanted(NEW, takeover=Takeover("i1")), "takeover",
+         "no restart: the command line is the same"),
+        ("swap", HAND_MADE, Wanted(NEW, takeover=Takeover("i0")), "swap",
+         "restart: takes over the unit that stood here before opsctl"),
+        ("swap", HAND_MADE, Wanted(NEW, takeover=Takeover("i1", ("env X unset → 1",))), "swap",
+         "restart: env X unset → 1; takes over the unit that stood here before opsctl"),
+        ("swap", {**HAND_MADE, "state": "failed"}, Wanted(NEW, takeover=Takeover("i1")), "swap",
          "restart: takes over the unit that stood here before opsctl"),
         ("restart", state(), None, "restart", "restart: asked for"),
         ("start", state(), None, "none", "is running"),

@@ -102,7 +102,7 @@ def test_the_expectation_travels_in_the_release() -> None:
     assert host.staged["expect"]["kv"]["tokens"] == 159277
     assert pool["bytes"] == 637109 * 70272  # 44.77 GB, as the reference deployment logged
     facts = host.said("facts")[0].args
-    assert facts == ("--model", "/srv/models/m", "--service", "kimi")
+    assert facts == ("--model", "/srv/models/m", "--service", "kimi", "--process")
 
 
 def test_a_second_staging_changes_nothing_though_memory_has_moved() -> None:

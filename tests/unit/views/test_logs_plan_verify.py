@@ -103,6 +103,7 @@ def test_a_plan_in_words_and_in_json():
         "blocked": False,
         "diff": ["--- a", "+x", " y"],
         "forecast": ["fits"],
+        "from_next_start": [],
     }
 
 
