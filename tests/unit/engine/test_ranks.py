@@ -1,4 +1,4 @@
-"""Labels as the launchers of 0.5.9 and 0.5.23 make them (their code is named in ranks.py)."""
+"""Labels as the launchers of all releases make them (their code is named in ranks.py)."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import pytest
 
 from opsctl.engine import catalogue
 from opsctl.engine.ranks import ranks
+from opsctl.onhost.wording import parse_prefix
 
 TABLE: list[tuple[dict[str, Any], list[str]]] = [
     ({}, ["TP0"]),
@@ -56,3 +57,24 @@ REFUSED = [
 def test_sizes_that_do_not_divide(flags: dict[str, Any], said: str) -> None:
     with pytest.raises(ValueError, match=said):
         ranks(flags)
+
+
+PREFIXES = [
+    # What a scheduler puts before its lines, by release, for one rank of tp 4, pp 2, dp 2, ep 4.
+    ("0.5.2", "[2025-10-01 10:00:00 DP1 TP3 EP3 PP0] x"),
+    ("0.5.5", "[2025-11-01 10:00:00 DP1 TP3 EP3 PP0] x"),
+    ("0.5.5.post1", "[2025-11-09 10:00:00 DP1 PP0 TP3 EP3] x"),
+    ("0.5.9", "[2026-03-01 10:00:00 DP1 PP0 ATTN_CP0 TP3 EP3] x"),
+    ("0.5.16", "[2026-07-01 10:00:00 DP1 PP0 ATTN_CP0 MOE_DP0 TP3 EP3] x"),
+    ("0.5.23", "[2026-11-01 10:00:00 DP1 PP0 TP3 EP3] x"),
+]
+
+
+@pytest.mark.parametrize(("version", "line"), PREFIXES)
+def test_every_releases_prefix_names_one_of_the_expected_ranks(version: str, line: str) -> None:
+    sizes = {"tp-size": 4, "pp-size": 2, "dp-size": 2, "ep-size": 4}
+    flags, problems = catalogue(version).check(sizes)
+    assert problems == []
+    expected = catalogue(version).ranks(flags)
+    assert len(expected) == 16
+    assert parse_prefix(line).rank in expected
