@@ -22,7 +22,7 @@ def memory(
         list[str] | None, typer.Argument(metavar="SERVICE", help="All, if none is named.")
     ] = None,
 ) -> None:
-    """Lay memory side by side: forecast, logged by each rank, shown by the host.
+    """Compare memory: forecast, logged, shown.
 
     Of every rank its tokens, pools, weights and the rest of its GPU, its process, and of the host
     what is left; and why the three differ. Reads each host once; changes nothing. Ends with 0; 1

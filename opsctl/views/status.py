@@ -133,7 +133,7 @@ def note(service: Mapping[str, Any]) -> str:
     if restarts := service.get("restarts"):
         said.append(f"{restarts} restarts")
     if reason := overridden(service):
-        said.append(f"its forecast does not fit, overridden: {reason}")
+        said.append(f"its forecast did not fit, overridden: {reason}")
     expected = expected_ranks(service)
     missing = [r for r in expected if r not in seen_ranks(service)]
     if missing and service.get("state") == "active":

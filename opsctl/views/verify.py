@@ -31,7 +31,7 @@ def report(said: Mapping[str, Said]) -> RenderableType:
             parts.append(Text(f"{name} {service['service']}", "bold"))
             parts.append(checks.table(service["checks"]))
             if reason := overridden(service):
-                words = f"its forecast does not fit, overridden: {harmless(reason)}"
+                words = f"its forecast did not fit, overridden: {harmless(reason)}"
                 parts.append(Text(words, "bold yellow"))
             known = service.get("advisories") or ()
             parts += [Text(text, style) for text, style in advisories.lines(known)]
