@@ -16,6 +16,7 @@ from opsctl.cli.frame import Output, Settings
 from opsctl.errors import OpsctlError, Refused, SpecError
 
 if TYPE_CHECKING:
+    from opsctl.cli.running import Where
     from opsctl.importing import Asked, Imported
 
 _LARGEST = 4 << 20  # bytes of one file
@@ -84,11 +85,24 @@ def importing(
     service: Annotated[
         str, typer.Option("--service", metavar="NAME", help="Which service of a compose file.")
     ] = "",
+    host: Annotated[
+        str, typer.Option("--host", metavar="HOST", help="An engine that runs on this host.")
+    ] = "",
+    unit: Annotated[
+        str, typer.Option("--unit", metavar="UNIT", help="With --host: this unit.")
+    ] = "",
+    pid: Annotated[
+        int, typer.Option("--pid", metavar="PID", help="With --host: this process.")
+    ] = 0,
+    container: Annotated[
+        str, typer.Option("--container", metavar="ID", help="With --host: this container.")
+    ] = "",
 ) -> None:
     """Describe what is run today.
 
     Reads a launch command or script, a unit with its drop-ins, a docker run, a compose file, or a
-    process of this machine; runs none of it. The description goes to stdout, the report to stderr;
+    process of this machine; or, with --host, an engine that runs on a host, by its process, unit
+    and container. Runs none of it. The description goes to stdout, the report to stderr;
     nothing is described that would not render to an equivalent command.
     """
     from opsctl.importing import Asked
@@ -104,11 +118,29 @@ def importing(
         mounts=tuple(_pair(text, ":", "--mount") for text in mount or ()),
         service=service,
     )
-    imported = _imported(sources or ["-"], kind, asked)
+    where = _where(host, unit, pid, container, sources)
+    if where is not None:
+        from opsctl.cli.running import imported as of_host
+
+        imported = of_host(where, settings, asked)
+    else:
+        imported = _imported(sources or ["-"], kind, asked)
     _tell(imported, settings, out)
     if imported.service is None:
         raise SpecError(imported.problems)
     _keep_secrets(imported, secrets_out)
+
+
+def _where(
+    host: str, unit: str, pid: int, container: str, sources: Sequence[str] | None
+) -> Where | None:
+    from opsctl.cli.running import Where
+
+    if host and sources:
+        raise Refused("a file and --host exclude each other", hint="give one of them")
+    if not host and (unit or pid or container):
+        raise Refused("--unit, --pid and --container need a host", hint="add --host HOST")
+    return Where(host, unit, pid, container) if host else None
 
 
 def _imported(sources: Sequence[str], kind: Kind, asked: Asked) -> Imported:

@@ -28,6 +28,12 @@ def _facts(given: argparse.Namespace) -> Any:
     return facts(PLACES, Systemd(), given.model, given.draft, given.service, given.process)
 
 
+def _running(given: argparse.Namespace) -> Any:
+    from opsctl.onhost.running import running
+
+    return running(Systemd(), given.unit, given.pid, given.container)
+
+
 def _verify(given: argparse.Namespace) -> Any:
     from opsctl.onhost.verify import verify
 
@@ -142,6 +148,10 @@ def parser() -> argparse.ArgumentParser:
     facts.add_argument("--draft")
     facts.add_argument("--service", required=True)
     facts.add_argument("--process", action="store_true")
+    running = verb("running", _running)
+    running.add_argument("--unit", default="")
+    running.add_argument("--pid", type=int, default=0)
+    running.add_argument("--container", default="")
     verb("verify", _verify, "service")
     verb("stage", _stage).add_argument("--check", action="store_true")
     lock = verb("lock", _lock, "service")

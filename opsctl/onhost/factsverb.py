@@ -80,8 +80,8 @@ def facts(
     }
 
 
-def _process(state: UnitState, standing: Mapping[str, Any]) -> Optional[Dict[str, Any]]:
-    """The main process of a unit of other hands; None of our own, or where none runs."""
+def _process(state: UnitState, standing: Mapping[str, Any]) -> Optional[str]:
+    """The main process of a unit of other hands, sealed; None of our own, or where none runs."""
     release = standing["release"]
     if release["running"] != ZERO or release["edited"] or state.active != "active":
         return None
@@ -89,7 +89,7 @@ def _process(state: UnitState, standing: Mapping[str, Any]) -> Optional[Dict[str
     if told is None:
         return None
     stale = state.properties.get("NeedDaemonReload") == "yes"
-    return {**told, "invocation": state.invocation, "stale_unit": stale}
+    return process.sealed({**told, "invocation": state.invocation, "stale_unit": stale})
 
 
 def _states(

@@ -75,7 +75,7 @@ def draft(host: Host, services: Mapping[str, Service], *, override: str = "") ->
     bare = {name: render(name, service) for name, service in services.items()}
     facts = {name: facts_of(host, name, release.manifest) for name, release in bare.items()}
     # A process's arguments and variables may hold keys: they are compared here, and go no further.
-    taken = {name: compare(told.pop("process", None), bare[name]) for name, told in facts.items()}
+    taken = {name: compare(_process(told), bare[name]) for name, told in facts.items()}
     judged = together.judge(services, bare, facts, override, taken)
     return [_drafted(host.name, name, services[name], judged[name]) for name in services]
 
@@ -101,6 +101,11 @@ def _drafted(host: str, name: str, service: Service, judged: together.Judged) ->
         judged.facts,
         judged.takeover,
     )
+
+
+def _process(facts: dict[str, Any]) -> Mapping[str, Any] | None:
+    sealed = facts.pop("process", None)
+    return onhost.unsealed(sealed) if sealed else None
 
 
 def _verdict(judged: together.Judged, release: Release) -> str:

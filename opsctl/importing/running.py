@@ -1,0 +1,228 @@
+"""What a host tells of an engine that runs on it → its description. What runs is the truth; where
+its unit's text says another thing (it was edited after the start), that is told. Pure.
+"""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from opsctl.importing.describe import Asked
+from opsctl.importing.model import Container, Imported, Mount, Note
+from opsctl.importing.process import from_process
+from opsctl.importing.secrets import by_form, by_name
+from opsctl.importing.text import from_text
+from opsctl.importing.unit import envfile
+
+_MISSING = object()
+
+
+def from_host(found: Mapping[str, Any], asked: Asked) -> Imported:
+    """`found`: one entry of the host's answer to `running`, all that was sealed opened: "process",
+    "unit" with "texts" and "files", "container" with "inspected"."""
+    process, unit, container = found.get("process"), found.get("unit"), found.get("container")
+    if process is None:
+        assert unit is not None  # the host names a unit, or a process
+        imported = _of_text(unit, asked)
+        return _with(imported, [_no_engine(found, unit)])
+    engine = process.get("engine") or {}
+    imported = from_process(
+        process["argv"],
+        process["environ"],
+        _whole(unit) if unit else "",
+        str(engine.get("version") or ""),
+        asked=_asked(asked, unit),
+        cwd=process.get("cwd"),
+        user=process.get("user"),
+        container=_container(container) if container else None,
+        said=_said(unit),
+    )
+    notes = [*_who(found, process), *(_stale(process, unit, imported, asked) if unit else ())]
+    return _with(imported, notes)
+
+
+def _asked(asked: Asked, unit: Mapping[str, Any] | None) -> Asked:
+    """A unit's name is the service's, if the operator gives none."""
+    if asked.name or unit is None:
+        return asked
+    from opsctl.importing.describe import slug
+
+    return replace(asked, name=slug(str(unit["name"])))
+
+
+def _with(imported: Imported, notes: Sequence[Note]) -> Imported:
+    return replace(imported, notes=(*imported.notes, *notes))
+
+
+def _told(what: str, why: str) -> Note:
+    return Note("told", what, why)
+
+
+# -- the unit's text ------------------------------------------------------------------------------
+
+
+def _whole(unit: Mapping[str, Any]) -> str:
+    """As `systemctl cat` prints it."""
+    return "\n".join(f"# {path}\n{text}" for path, text in unit["texts"])
+
+
+def _of_text(unit: Mapping[str, Any], asked: Asked) -> Imported:
+    """An instance of a template has its own name, which its specifiers stand for."""
+    texts = [(str(path), str(text)) for path, text in unit["texts"]]
+    if texts:
+        folder = posixpath.dirname(texts[0][0]) or "/etc/systemd/system"
+        texts[0] = (f"{folder}/{unit['name']}", texts[0][1])
+    files = {**unit["files"], **asked.files}
+    return from_text(texts, "unit", replace(_asked(asked, unit), files=files))
+
+
+def _said(unit: Mapping[str, Any] | None) -> set[str]:
+    """Variables that a unit's files set: the unit's own lines are read by `from_process`."""
+    if unit is None:
+        return set()
+    return {name for text in unit["files"].values() for name in envfile.read(str(text))[0]}
+
+
+def _no_engine(found: Mapping[str, Any], unit: Mapping[str, Any]) -> Note:
+    if unit["state"] != "active":
+        return _told(str(unit["name"]), f"is {unit['state']}: read from its files alone")
+    main = found.get("main") or "no process"
+    return _told(
+        str(unit["name"]),
+        f"its main process is {main}, and no engine is inside: read from its files alone; an "
+        "engine in a container is found without --unit",
+    )
+
+
+def _stale(
+    process: Mapping[str, Any], unit: Mapping[str, Any], imported: Imported, asked: Asked
+) -> Iterator[Note]:
+    """What runs, against what would be started from the files as they are now."""
+    if imported.service is None:
+        return
+    version = str(imported.service["engine"]["version"])
+    text = _of_text(unit, replace(asked, version=asked.version or version))
+    edited = float(unit["changed"]) > float(process["started"])
+    why = "its files were changed after this start" if edited else "its files"
+    if unit["stale"]:
+        why += ", and systemd has not read them again"
+    if text.service is None:
+        if edited or unit["stale"]:
+            yield _told(str(unit["name"]), f"{why}; what they would start now cannot be read")
+        return
+    before, after = _flat(imported), _flat(text)
+    differs = [key for key in sorted({*before, *after}) if before.get(key) != after.get(key)]
+    for key in differs:
+        if key.startswith("env.") and key not in after and not _from_unit(key, process):
+            continue  # of the login or manager, which no text tells
+        now, then = (_shown(key, one.get(key, _MISSING)) for one in (before, after))
+        yield _told(
+            f"{key}: {now} runs, {then} stands in the unit", f"{why}; what runs is imported"
+        )
+    if edited and not differs:
+        yield _told(str(unit["name"]), f"{why}; they would start the same engine")
+
+
+def _from_unit(key: str, process: Mapping[str, Any]) -> bool:
+    return key.removeprefix("env.") in process["environ"]
+
+
+def _flat(imported: Imported) -> dict[str, Any]:
+    """Every setting by its place; secrets with their values, which `_shown` hides."""
+    found: dict[str, Any] = {}
+
+    def add(prefix: str, value: Any) -> None:
+        if isinstance(value, Mapping) and prefix.count(".") < 2:
+            for key, part in value.items():
+                add(f"{prefix}.{key}" if prefix else str(key), part)
+        else:
+            secret = value.strip("{} ") if isinstance(value, str) else ""
+            found[prefix] = imported.secrets.get(secret, value)
+
+    add("", imported.service or {})
+    return found
+
+
+def _shown(key: str, value: Any) -> str:
+    if value is _MISSING:
+        return "nothing"
+    name = key.rsplit(".", 1)[-1]
+    hidden = key.startswith("secrets.") or by_name(name) or by_form(str(value))
+    return "a secret" if hidden else str(value)
+
+
+# -- whose it is ----------------------------------------------------------------------------------
+
+
+def _who(found: Mapping[str, Any], process: Mapping[str, Any]) -> Iterator[Note]:
+    pid = process["pid"]
+    if found["kind"] == "process":
+        yield _told(
+            f"process {pid} ({found.get('by') or 'nobody looks after it'})",
+            "no unit looks after it, so a takeover restarts it: stop it by hand before the "
+            "deployment, which finds its port and its GPUs taken otherwise",
+        )
+    elif found["kind"] == "container":
+        told = found["container"]
+        name = told.get("name") or told["id"][:12]
+        tool = told.get("runtime") or "its runtime"
+        yield _told(
+            f"container {name} ({tool}), process {pid}",
+            "a takeover restarts it outside the container: stop it before the deployment, and "
+            f"keep it from coming back: {tool} update --restart=no {name}; {tool} stop {name}",
+        )
+        if told.get("why"):
+            yield _told(
+                f"container {name}",
+                f"was not inspected ({told['why']}): folders of the host and published ports are "
+                "not known; give --mount HOST:CONTAINER",
+            )
+    engine = process.get("engine") or {}
+    if engine.get("installed") and engine["installed"] > process["started"]:
+        yield _told(
+            f"SGLang {engine['version']} in {engine['root']}",
+            "was installed after this start: what runs may be another version",
+        )
+    memlock = (process.get("limits") or {}).get("memlock")
+    if memlock not in (None, -1) and found["kind"] != "container":
+        yield _told(
+            f"LimitMEMLOCK {memlock >> 10} KiB",
+            "pinned host memory may exceed it; opsctl's unit has infinity",
+        )
+
+
+def _container(told: Mapping[str, Any]) -> Container:
+    """From `docker inspect`; of one that could not be inspected only that it is one."""
+    told = told.get("inspected") or {}
+    config, host = told.get("Config") or {}, told.get("HostConfig") or {}
+    made = Container(image=str(config.get("Image") or told.get("ImageName") or ""))
+    made.mounts = [
+        Mount(str(m["Source"]) if m.get("Source") else None, str(m["Destination"]))
+        for m in told.get("Mounts") or ()
+        if m.get("Destination")
+    ]
+    made.host_network = not told or host.get("NetworkMode") == "host"
+    bindings = (told.get("NetworkSettings") or {}).get("Ports") or host.get("PortBindings") or {}
+    made.ports = list(_ports(bindings))
+    made.gpus = _gpus(host.get("DeviceRequests") or ())
+    return made
+
+
+def _ports(bindings: Mapping[str, Any]) -> Iterator[tuple[str, int, int]]:
+    for inside, outsides in bindings.items():
+        number = inside.partition("/")[0]
+        for one in outsides or ():
+            if number.isdigit() and str(one.get("HostPort") or "").isdigit():
+                address = str(one.get("HostIp") or "")
+                yield (
+                    "" if address in ("0.0.0.0", "::") else address,
+                    int(one["HostPort"]),
+                    int(number),
+                )
+
+
+def _gpus(requests: Sequence[Mapping[str, Any]]) -> tuple[int, ...] | None:
+    ids = [str(one) for request in requests for one in request.get("DeviceIDs") or ()]
+    return tuple(map(int, ids)) if ids and all(one.isdigit() for one in ids) else None
