@@ -13,7 +13,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 Config = dict[str, Any]
-BOTH, NEW = ("0.5.9", "0.5.23"), ("0.5.23",)
+BOTH, OLD, NEW = ("0.5.9", "0.5.23"), ("0.5.9",), ("0.5.23",)
 
 
 @dataclass(frozen=True)
@@ -463,10 +463,13 @@ def eagle3(draw: Any) -> Config:
 
 _DSA_DTYPES = ("auto", "bfloat16", "fp8_e4m3")
 _PLAIN_DTYPES = ("auto", "bfloat16")
+_FP4 = ("fp4_e2m1",)  # of 0.5.9: later releases name theirs otherwise, and are not forecast
 
 FAMILIES: tuple[Family, ...] = (
     Family("mha", plain()),
     Family("gqa", grouped(), drafts=("eagle3",)),
+    Family("gqa fp4", grouped(), versions=OLD, dtypes=_FP4, tiered=(), drafts=("eagle3",)),
+    Family("mla fp4", deepseek(), versions=OLD, dtypes=_FP4, tiered=(), attention="flashinfer"),
     Family("gqa moe", mixture(), drafts=("eagle3",)),
     Family("glm4 moe", glm4_moe(), drafts=("mtp",)),
     Family("minimax m2", minimax()),

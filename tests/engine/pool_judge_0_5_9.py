@@ -31,6 +31,8 @@ server_args_module.get_device_sm = lambda: CASE["capability"][0] * 10 + CASE["ca
 for fact in ("is_sm90", "is_sm100", "is_sm120", "is_blackwell", "is_hopper_with_cuda_12_3"):
     name = fact if "hopper" in fact else f"{fact}_supported"
     setattr(server_args_module, name, lambda *_, fact=fact, **__: generation()[fact])
+# The engine holds FP4 for itself only where there is a CUDA device.
+mixin.is_float4_e2m1fn_x2 = lambda dtype: dtype == getattr(torch, "float4_e2m1fn_x2", None)
 mixin.get_available_gpu_memory = lambda *_, **__: CASE["after"]
 psutil.virtual_memory = lambda: memory_of(CASE["host_available"])
 # Groups of ranks that do not exist.

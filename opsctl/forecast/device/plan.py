@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from opsctl.forecast.device import draft as drafts
 from opsctl.forecast.device import dsa, recurrent, window
 from opsctl.forecast.device.cell import heads_charged, heads_kept, latent_row
-from opsctl.forecast.device.dtype import kv_dtype
+from opsctl.forecast.device.dtype import FP4, kv_dtype
 from opsctl.forecast.device.recurrent import Recurrent
 from opsctl.forecast.device.settings import Settings, Speculation, speculation
 from opsctl.forecast.device.stages import runs
@@ -48,7 +48,11 @@ def plan(case: Case, set_: Settings, trtllm: bool) -> Plan:
     own = drafts.pool_row(case, set_) if has_draft else 0
     counted = drafts.counted_layers(case, set_) if has_draft else 0
     split = runs(shape.layers, set_)
-    if shape.window and window.pooled(case, set_, trtllm):
+    windowed = bool(shape.window) and window.pooled(case, set_, trtllm)
+    if dtype[0] == FP4 and (windowed or shape.linear):
+        # The engine counts half a byte for an element there and takes a whole one.
+        raise NoForecast("FP4 KV is not forecast beside window layers or recurrent state")
+    if windowed:
         stages = tuple(_windowed(case, set_, dtype, run, counted, own) for run in split)
         return Plan(dtype, drafting, stages)
     state = None

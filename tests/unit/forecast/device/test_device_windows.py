@@ -149,3 +149,8 @@ def test_a_stage_counted_the_first_layer_of_the_next(version: str, extra: int) -
     per_row = [{pool.name: pool.bytes_per_row for pool in found.pools} for found in (first, last)]
     # layers 0 to 17: nine of each kind; layer 18 has a window
     assert per_row == [{"kv": 9 * one, "swa": (9 + extra) * one}, {"kv": 9 * one, "swa": 9 * one}]
+
+
+def test_fp4_is_refused_where_the_engine_takes_more_than_it_counts() -> None:
+    with pytest.raises(NoForecast, match="FP4"):
+        device(case(GPT_OSS, "0.5.9", kv_cache_dtype="fp4_e2m1", **EXACT))
