@@ -94,7 +94,10 @@ def launch(
         return None
     known = {**docker.env_file(files.get(".env", "")), **variables}
     service = _interpolated(services[name], known)
-    settings = docker.Settings(_options(service, files, report), report)
+    settings = docker.Settings(_options(service, report), report)
+    home = known.get("HOME", mark("home", "~"))
+    volumes = settings.values.get("--volume", [])
+    volumes[:] = [home + text[1:] if text.startswith("~/") else text for text in volumes]
     entrypoint = _words(service.get("entrypoint"), report)
     command = _words(service.get("command"), report) or []
     image = str(service.get("image") or "")
@@ -144,9 +147,7 @@ def _put(match: re.Match[str], known: Mapping[str, str]) -> str:
     return mark("variable", name) if value is None else value
 
 
-def _options(
-    service: Mapping[str, Any], files: Mapping[str, str], report: Report
-) -> list[tuple[str, str]]:
+def _options(service: Mapping[str, Any], report: Report) -> list[tuple[str, str]]:
     found: list[tuple[str, str]] = []
     for key, option in _OPTIONS.items():
         value = service.get(key)

@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping, Sequence
 
 from opsctl.importing.files import given
-from opsctl.importing.marks import mark, whole
+from opsctl.importing.marks import mark, unknown_parts, whole
 from opsctl.importing.model import Container, Launch, Mount, Report
 
 PROGRAMS = {"docker", "podman", "nerdctl"}
@@ -197,7 +197,7 @@ def _told(settings: Settings, report: Report) -> None:
 def _mounts(settings: Settings) -> list[Mount]:
     found = []
     for text in settings.all("--volume"):
-        parts = text.split(":")
+        parts = re.findall("(?:\0[^\0]*\0|[^:\0])+", text)
         if len(parts) >= 2:
             found.append(Mount(_source(parts[0]), parts[1]))
     for text in settings.all("--mount"):
@@ -210,13 +210,19 @@ def _mounts(settings: Settings) -> list[Mount]:
 
 
 def _source(text: str) -> str | None:
-    """A folder of the host; None for a volume's name, or a path that is not known."""
-    return text if text.startswith("/") and whole(text) else None
+    """A folder of the host, perhaps with marks; None for a volume's name."""
+    if text.startswith("."):
+        return mark("folder", text)
+    return text if text.startswith("/") or not whole(text) else None
 
 
 def _ports(settings: Settings, report: Report) -> list[tuple[str, int, int]]:
     found = []
     for text in settings.all("--publish"):
+        if not whole(text):
+            for message, hint in unknown_parts(text):
+                report.refuse(message, key="--publish", hint=hint)
+            continue
         bare = text.partition("/")[0]
         match = re.fullmatch(r"(?:(\[[0-9a-fA-F:]+\]|[^:\[\]]*):)?(?:([0-9]*):)?([0-9]+)", bare)
         if match is None or "-" in bare:

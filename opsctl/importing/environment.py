@@ -6,8 +6,7 @@ import re
 from dataclasses import dataclass, field
 from typing import Any
 
-from opsctl.importing.flags import unknown_parts
-from opsctl.importing.marks import whole
+from opsctl.importing.marks import unknown_parts, whole
 from opsctl.importing.model import Launch, Report
 from opsctl.importing.secrets import Vault, by_form, by_name
 from opsctl.release.quoting import Unquotable

@@ -14,7 +14,7 @@ from opsctl.engine.renames import having, successor
 from opsctl.engine.values import Refused, text
 from opsctl.importing import foreign
 from opsctl.importing.arguments import Given, Stray, last, walk
-from opsctl.importing.marks import REASONS, marks, plain, whole
+from opsctl.importing.marks import placeholder, plain, unknown_parts, whole
 from opsctl.importing.model import Report
 from opsctl.importing.secrets import Vault, by_name
 from opsctl.importing.values import UNSET, read
@@ -43,20 +43,10 @@ def flags(known: Catalogue, args: Sequence[str], report: Report, vault: Vault) -
     return found
 
 
-def unknown_parts(word: str) -> list[tuple[str, str]]:
-    """(what it is, hint) of every part of a word that the text does not tell."""
-    found = []
-    for kind, written in marks(word):
-        what, hint = REASONS.get(kind, ("is not known", ""))
-        shown = f"${written}" if kind in ("variable", "argument", "required") else written
-        found.append((f"{shown} {what}", hint.format(name=written)))
-    return found
-
-
 def _value(known: Catalogue, one: Given, report: Report) -> Any:
     key = f"flags.{one.flag.name}"
     missing = [part for value in one.values for part in unknown_parts(value)]
-    missing += [part for value in one.values for part in _placeholder(one, value)]
+    missing += _placeholders(one, report)
     if missing:
         for message, hint in missing:
             report.refuse(message, key=key, hint=hint)
@@ -79,23 +69,12 @@ def _value(known: Catalogue, one: Given, report: Report) -> Any:
         return UNSET
 
 
-_PLACEHOLDER = re.compile(
-    r"^(<[^<>]*>|\[[A-Za-z][A-Za-z _-]*\]|\{[A-Za-z][A-Za-z _-]*\}?|ORG/MODEL|\.\.\.)$"
-    r"|<[a-z][\w-]+>|(?<![A-Za-z0-9])[xX]{2,3}(\.[xX]{1,3}){3}|(?<![A-Za-z])(YOUR|your)[_-]|/path/to/"
-)
-
-
-def _placeholder(one: Given, value: str) -> list[tuple[str, str]]:
+def _placeholders(one: Given, report: Report) -> list[tuple[str, str]]:
     """What documentation means to be replaced, and a shell or the engine would take as it is."""
-    found = _PLACEHOLDER.search(value) if one.flag.kind not in JSON_KINDS else None
-    if (
-        found is None
-        or not whole(value)
-        or one.flag.kind == "json_text"
-        or one.flag.name in SECRETS
-    ):
+    if report.exact or one.flag.kind in (*JSON_KINDS, "json_text") or one.flag.name in SECRETS:
         return []
-    return [(f"{value!r} is a placeholder", "write the real value")]
+    found = [value for value in one.values if placeholder(value)]
+    return [(f"{value!r} is a placeholder", "write the real value") for value in found]
 
 
 def _taken_by(one: Given) -> str:
@@ -178,7 +157,9 @@ def _unknown(known: Catalogue, stray: Stray, report: Report) -> None:
     written = plain(stray.written)
     bare = written.lstrip("-")
     if program := foreign.program(bare):
-        report.refuse(f"{written} is a flag of {program}, not of the engine's server")
+        instead = foreign.OF_VLLM.get(bare, "")
+        hint = f"write {instead}" if instead in known.flags else ""
+        report.refuse(f"{written} is a flag of {program}, not of the engine's server", hint=hint)
         return
     if len(bare) > 2 and (there := having(bare)):
         now = successor(bare, known.version)

@@ -17,12 +17,25 @@ _DIFFUSION = {
 }
 _ROUTER = {"worker-urls", "service-discovery", "cache-threshold", "balance-abs-threshold"}
 
+# What vLLM's flags are called here; "" where the engine has nothing for it.
+OF_VLLM = {
+    "max-model-len": "context-length",
+    "gpu-memory-utilization": "mem-fraction-static",
+    "max-num-seqs": "max-running-requests",
+    "max-num-batched-tokens": "max-prefill-tokens",
+    "enable-auto-tool-choice": "",
+    "enforce-eager": "disable-cuda-graph",
+    "enable-prefix-caching": "",
+    "swap-space": "",
+}
+
 
 def program(name: str) -> str:
     for names, said in (
         (_BENCHMARK, "SGLang's benchmark (bench_serving)"),
         (_DIFFUSION, "SGLang's server for diffusion models, which opsctl does not run"),
         (_ROUTER, "SGLang's router"),
+        (OF_VLLM, "vLLM, another engine"),
     ):
         if name in names:
             return said

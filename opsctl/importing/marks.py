@@ -18,6 +18,7 @@ REASONS = {
     "arithmetic": ("is computed by the shell", "write the number"),
     "expansion": ("is an expansion that only a shell does", "write what it becomes"),
     "glob": ("is a pattern that the shell fills in from the files it finds", "write what it means"),
+    "folder": ("is a path from the folder of the command or file", "write it in full"),
     "home": ("is somebody's home", "give it with --var HOME=/home/USER"),
     "placeholder": ("is a placeholder", "write the real value"),
     "specifier": ("is a specifier of systemd that depends on the host", "write what it becomes"),
@@ -42,3 +43,25 @@ def whole(word: str) -> bool:
 def plain(word: str) -> str:
     """As it was written, for messages."""
     return _MARK.sub(r"\2", word)
+
+
+_PLACEHOLDER = re.compile(
+    r"^(<[^<>]*>|\[[A-Za-z][A-Za-z _-]*\]|\{[A-Za-z][A-Za-z _-]*\}?|ORG/MODEL|\.\.\.)$"
+    r"|<[a-z][\w-]+>|(?<![A-Za-z0-9])x{3,}(?![A-Za-z0-9])"
+    r"|(?<![A-Za-z0-9])[xX]{2,3}(\.[xX]{1,3}){3}|(?<![A-Za-z])(YOUR|your)[_-]|/path/to/"
+)
+
+
+def placeholder(word: str) -> bool:
+    """Whether documentation means it to be replaced."""
+    return whole(word) and _PLACEHOLDER.search(word) is not None
+
+
+def unknown_parts(word: str) -> list[tuple[str, str]]:
+    """(what it is, hint) of every part of a word that the text does not tell."""
+    found = []
+    for kind, written in marks(word):
+        what, hint = REASONS.get(kind, ("is not known", ""))
+        shown = f"${written}" if kind in ("variable", "argument", "required") else written
+        found.append((f"{shown} {what}", hint.format(name=written)))
+    return found

@@ -61,6 +61,7 @@ class Report:
     problems: list[Problem] = field(default_factory=list)
     risks: list[Risk] = field(default_factory=list)
     hidden: set[str] = field(default_factory=set)  # texts that may be secrets: never shown
+    exact: bool = False  # of a process: whatever reads like a placeholder is its value
 
     def note(self, kind: str, what: str, why: str) -> None:
         if (one := Note(kind, what, why)) not in self.notes:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from opsctl.engine import Catalogue
+from opsctl.importing.marks import placeholder, unknown_parts
 from opsctl.importing.model import Container, Launch, Report
 
 _HUB = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*(@[\w./-]+)?")
@@ -229,6 +230,10 @@ def _from_container(name: str, text: str, container: Container | None, report: R
             hint="give --mount HOST:CONTAINER",
         )
         return text
+    if missing := [*unknown_parts(mount.source), *_to_replace(mount.source)]:
+        for message, hint in missing:
+            report.refuse(f"{text}: {message}", key=key, hint=hint)
+        return text
     moved = mount.source.rstrip("/") + text[len(mount.target.rstrip("/")) :] or "/"
     if moved != text and name != "model-path":
         report.note(
@@ -237,6 +242,10 @@ def _from_container(name: str, text: str, container: Container | None, report: R
             f"the container had the host's folder {mount.source} at {mount.target}",
         )
     return moved
+
+
+def _to_replace(path: str) -> list[tuple[str, str]]:
+    return [(f"{path} is a placeholder", "write the real path")] if placeholder(path) else []
 
 
 def is_hub_name(name: str, value: Any) -> bool:

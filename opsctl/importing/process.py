@@ -35,7 +35,7 @@ def from_process(
     Raises nothing: what is wrong is in `problems`.
     """
     asked = asked or Asked()
-    report = Report(hidden=suspects("\n".join(argv)))
+    report = Report(hidden=suspects("\n".join(argv)), exact=True)
     launch = Launch(list(argv), dict(environ), cwd=cwd, user=user, container=container)
     launch.said = set(said or ())
     if unit_text:

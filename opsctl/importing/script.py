@@ -3,6 +3,7 @@ itself tells is followed (variables, cd, export), what only a run would tell is 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
@@ -74,6 +75,19 @@ def read(text: str, scope: Scope, reading: Reading, *, depth: int = 0) -> None:
         _command(simple, text, scope, reading, depth)
         if len(reading.launches) > known:
             _around(simple, before, reading.report)
+            _kept_back(scope, reading.report)
+
+
+def _kept_back(scope: Scope, report: Report) -> None:
+    """A=1 alone sets a variable of the shell: the engine never gets it."""
+    ours = re.compile(r"(SGLANG|NCCL|CUDA|HF|MC|MOONCAKE|TORCH|TRITON|FLASHINFER)_[A-Z0-9_]+")
+    names = [n for n in scope.values if n not in scope.exported and ours.fullmatch(n)]
+    if names:
+        report.note(
+            "dropped",
+            ", ".join(names),
+            "set in the shell and not exported: the engine never got it",
+        )
 
 
 def one(reading: Reading) -> Launch | None:
@@ -87,9 +101,10 @@ def one(reading: Reading) -> Launch | None:
         )
         return None
     if reading.launches:
-        for name, line in strange:
+        if strange:
+            names = ", ".join(dict.fromkeys(f"{name} (line {line})" for name, line in strange))
             report.refuse(
-                f"also runs {name} (line {line}), which a service does not",
+                f"also runs {names}, which a service does not",
                 hint="import the launch command alone; do the rest by hand or in a role",
             )
         if tame := sorted({name for name, _ in reading.others if name in _HARMLESS}):

@@ -24,7 +24,8 @@ class Scope:
     cwd: str | None = None
 
     def env(self) -> dict[str, str]:
-        return {n: v for n in self.exported if isinstance(v := self.values.get(n), str)}
+        named = self.values.items()
+        return {n: v for n, v in named if n in self.exported and isinstance(v, str)}
 
 
 def expand(word: Word, scope: Scope) -> list[str]:

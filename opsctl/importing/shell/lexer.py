@@ -14,7 +14,7 @@ _OPERATORS = (
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*|[0-9]|[@*#?$!-]")
 _BRACED = re.compile(r"([A-Za-z_][A-Za-z0-9_]*|[0-9]+|[@*#?$!-])(\[[^]]*\])?(:?[-=+?])?")
 # <node-rank>, <your api key>: a person is meant to replace it; a shell would open files.
-_PLACEHOLDER = re.compile(r"<[A-Za-z_][A-Za-z0-9_. -]*>")
+_PLACEHOLDER = re.compile(r"<(?:[A-Za-z_][A-Za-z0-9_.| -]*|[0-9]+(?:\|[0-9]+)+)>")
 _ANSI = {"n": "\n", "t": "\t", "r": "\r", "a": "\a", "b": "\b", "e": "\x1b", "f": "\f", "v": "\v"}
 _MOST = 4 << 20  # characters
 _DEEPEST = 20  # ${A:-${B:-…}}
