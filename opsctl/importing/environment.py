@@ -47,6 +47,7 @@ OURS = {
 }
 OUR_PATH = "/bin:/usr/local/cuda/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _CLOSED = ("/home/", "/root", "/run/user/", "/tmp")
+_SECRET = 8  # characters that any secret of a description has
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
@@ -120,7 +121,8 @@ def _take(name: str, value: str, found: Variables, vault: Vault, report: Report)
     except Unquotable as error:
         report.refuse(str(error), key=key)
         return
-    if not (by_name(name) or by_form(value)):
+    carried = len(value) >= _SECRET and value in vault.hidden  # what --api-key ${X} came from
+    if not (by_name(name) or by_form(value) or carried):
         found.plain[name] = value
     elif not value:
         found.dropped.add(name)

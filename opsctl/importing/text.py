@@ -44,7 +44,7 @@ def from_text(
         report.refuse("is larger than any launch command or unit", value=f"{len(whole)} characters")
     else:
         report.hidden = suspects(whole)
-        found = _launch(texts, whole, kind_of(texts) if kind == "auto" else kind, asked, report)
+        found = launch(texts, whole, kind_of(texts) if kind == "auto" else kind, asked, report)
     if found is None:
         found = Launch([])
         if not report.problems:
@@ -54,9 +54,10 @@ def from_text(
     return describe(found, asked, report)
 
 
-def _launch(
+def launch(
     texts: Sequence[tuple[str, str]], whole: str, kind: str, asked: Asked, report: Report
 ) -> Launch | None:
+    """What the text would start; None with the reason in the report."""
     if kind == "unit":
         unit = unit_read.read(texts)
         report.risks += risks.risks(unit)

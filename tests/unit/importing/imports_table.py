@@ -128,10 +128,11 @@ def document() -> str:
         found = [outcome(example) for example in examples(name)]
         imported = sum(one.imported.service is not None for one in found)
         answered = sum(one.answered is not None for one in found)
+        refused = len(found) - imported - answered
         parts.append(
-            f"\n## {title}\n\n{len(found)} examples: {imported} imported and equivalent, {answered} "
-            f"more once what they leave open is answered, {len(found) - imported - answered} "
-            "refused.\n\n| example | read as | SGLang | outcome |\n|---|---|---|---|\n"
+            f"\n## {title}\n\n{len(found)} examples: {imported} imported and equivalent, "
+            f"{answered} more once what they leave open is answered, {refused} refused."
+            "\n\n| example | read as | SGLang | outcome |\n|---|---|---|---|\n"
         )
         parts.append("".join(f"{row(one)}\n" for one in found))
     return "".join(parts)
@@ -142,8 +143,8 @@ HEAD = """# What people run, imported
 Written by `python -m tests.unit.importing.imports_table` from tests/unit/importing/examples; a test
 fails where it differs. Each example is read by `opsctl import`, described, rendered, and the
 rendered command line is held against the imported one, option by option and variable by variable:
-"equivalent" means that the parser of that version of SGLang makes the same of both, but for what the
-report tells as changed. What cannot be described is refused with the reason.
+"equivalent" means that the parser of that version of SGLang makes the same of both, but for what
+the report tells as changed. What cannot be described is refused with the reason.
 
 The version is what the report said, what the text itself names (an image, an environment), or the
 newest that takes every flag of it, which is what `opsctl import` proposes where nothing says one.
