@@ -122,6 +122,7 @@ def entry(
         "dropins": state.dropins,
         "release": release,
         "manifest": manifest,
+        "taken_over": _taken_over(store, state),
         "lock": locks.told(store, guard) if store else None,
         "run": _run(store, guard),
         "start": start.as_json(),
@@ -159,6 +160,14 @@ def standing(store: Optional[Store], state: UnitState) -> Dict[str, Any]:
         "pending": pending.get("target"),
         "edited": edited,
     }
+
+
+def _taken_over(store: Optional[Store], state: UnitState) -> Optional[Dict[str, Any]]:
+    """Of a process that its release has taken over as it ran: what applies from the next start."""
+    taken = store.taken() if store else None
+    if not taken or taken["invocation"] != state.invocation or state.active != "active":
+        return None
+    return {"later": taken["later"]}
 
 
 def _run(store: Optional[Store], guard: UnitState) -> Optional[Dict[str, Any]]:

@@ -8,11 +8,12 @@ the engine does; secrets are compared and never told.
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 from opsctl import engine
 from opsctl.engine import Catalogue
+from opsctl.importing.arguments import walk
 from opsctl.importing.entry import Entry, Other, entry
 from opsctl.importing.environment import OURS, expected, variables
 from opsctl.importing.equivalent import namespace
@@ -45,8 +46,15 @@ def _differs(process: Mapping[str, Any], release: Release) -> Iterator[str]:
     manifest = release.manifest
     yield from _engine(process, manifest)
     known = engine.catalogue(manifest["engine"]["version"])
-    yield from _arguments(way, process, release, known)
-    yield from _variables(process, release)
+    hidden = {*_secrets(release).values(), *_keys(way, known)}
+    yield from _arguments(way, process, release, known, hidden)
+    yield from _variables(process, release, hidden)
+
+
+def _keys(way: Entry, known: Catalogue) -> set[str]:
+    """Secrets on the command line that runs; the shell or unit may have had them in a variable."""
+    given, _ = walk(known, way.args)
+    return {value for one in given if by_name(one.flag.name) for value in one.values if value}
 
 
 def _engine(process: Mapping[str, Any], manifest: Mapping[str, Any]) -> Iterator[str]:
@@ -67,7 +75,11 @@ def _plain(path: str) -> str:
 
 
 def _arguments(
-    way: Entry, process: Mapping[str, Any], release: Release, known: Catalogue
+    way: Entry,
+    process: Mapping[str, Any],
+    release: Release,
+    known: Catalogue,
+    hidden: Collection[str],
 ) -> Iterator[str]:
     ours = entry(command(release.unit))
     assert isinstance(ours, Entry)  # opsctl rendered it
@@ -85,7 +97,7 @@ def _arguments(
         before, after = now.get(dest, flag.default), then.get(dest, flag.default)
         if before == after or _same_path(cwd, before, after):
             continue
-        yield _told(flag.name, before, after, _secrets(release))
+        yield _told(flag.name, before, after, hidden)
 
 
 def _whole(values: dict[str, Any]) -> dict[str, Any]:
@@ -100,7 +112,9 @@ def _same_path(cwd: str, before: Any, after: Any) -> bool:
     return _plain(posixpath.join(cwd, before)) == _plain(after)
 
 
-def _variables(process: Mapping[str, Any], release: Release) -> Iterator[str]:
+def _variables(
+    process: Mapping[str, Any], release: Release, hidden: Collection[str]
+) -> Iterator[str]:
     """What systemd, a login or our own unit sets by itself is no difference; what the owner's
     description sets, is one, whatever its name."""
     environ: Mapping[str, str] = process["environ"]
@@ -116,7 +130,7 @@ def _variables(process: Mapping[str, Any], release: Release) -> Iterator[str]:
             continue
         before, after = matters.get(name, environ.get(name)), wanted.get(name)
         if before != after:
-            yield f"env {_told(name, before, after, secrets)}"
+            yield f"env {_told(name, before, after, hidden)}"
 
 
 def _secrets(release: Release) -> dict[str, str]:
@@ -127,10 +141,10 @@ def _secrets(release: Release) -> dict[str, str]:
     }
 
 
-def _told(name: str, before: Any, after: Any, secrets: Mapping[str, str]) -> str:
+def _told(name: str, before: Any, after: Any, hidden: Collection[str]) -> str:
     """A secret is named, and never shown; what only looks like one neither."""
     texts = [_shown(before), _shown(after)]
-    if by_name(name) or any(by_form(t) or any(s in t for s in secrets.values()) for t in texts):
+    if by_name(name) or any(by_form(t) or any(s in t for s in hidden) for t in texts):
         happened = "added" if before is None else "removed" if after is None else "changed"
         return f"{name} {happened} (secret)"
     return f"{name} {texts[0]} → {texts[1]}"

@@ -89,8 +89,14 @@ def _service(service: Mapping[str, Any], memory: Mapping[str, Any]) -> dict[str,
             for check in service.get("checks") or ()
         ],
         **({"override": overridden(service)} if overridden(service) else {}),
+        **({"from_next_start": later} if (later := _later(service)) else {}),
         **_advised(service),
     }
+
+
+def _later(service: Mapping[str, Any]) -> list[str]:
+    """Of a process that was taken over as it ran."""
+    return list((service.get("taken_over") or {}).get("later") or ())
 
 
 def _advised(service: Mapping[str, Any]) -> dict[str, Any]:

@@ -134,6 +134,8 @@ def note(service: Mapping[str, Any]) -> str:
         said.append(f"{restarts} restarts")
     if reason := overridden(service):
         said.append(f"its forecast did not fit, overridden: {reason}")
+    if later := (service.get("taken_over") or {}).get("later"):
+        said.append(f"runs as it was taken over; from the next start on: {', '.join(later)}")
     expected = expected_ranks(service)
     missing = [r for r in expected if r not in seen_ranks(service)]
     if missing and service.get("state") == "active":

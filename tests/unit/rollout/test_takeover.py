@@ -123,6 +123,11 @@ def test_what_means_the_same_is_the_same(argv: list[str]) -> None:
         (process([*ARGV, "--api-key=" + KEY + "x"]), {"secrets": {"api-key": KEY}},
          ["api-key changed (secret)"]),
         (process([*ARGV, "--api-key", KEY]), {}, ["api-key removed (secret)"]),
+        (
+            process([*ARGV, "--api-key", KEY], environ={**ENVIRON, "X": KEY}),
+            {},
+            ["api-key removed (secret)", "env X removed (secret)"],
+        ),
         (process(environ={**ENVIRON, "HF_TOKEN": KEY}), {}, ["env HF_TOKEN removed (secret)"]),
         (process(environ={**ENVIRON, "HF_TOKEN": KEY}),
          {"secrets": {"env": {"HF_TOKEN": KEY}}}, []),

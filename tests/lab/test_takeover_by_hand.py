@@ -1,0 +1,179 @@
+"""From a hand-made unit to opsctl without a restart, and back; on hosts with the stand-in engine.
+
+The tests build on each other, as an operator's day does. h1 has a unit with a drop-in and a file of
+variables; h2 has a process that somebody started in a login.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from opsctl.lab import rehearse
+from opsctl.rehearsal import wheel
+from tests.lab.test_playbooks import _tool, reached
+
+pytestmark = pytest.mark.lab
+
+KEY = "sk-CANARY-5e1f0c77"
+ROOT = "/opt/sglang/0.5.9"
+COMMAND = (
+    f"{ROOT}/bin/python -m sglang.launch_server --model-path /srv/models/Kimi-K2.5 "
+    "--served-model-name kimi-k2.5 --tp 8 --mem-fraction-static 0.88 --trust-remote-code "
+    "--reasoning-parser kimi_k2 --tool-call-parser=kimi_k2 --speculative-algorithm EAGLE3 "
+    "--speculative-draft-model-path /srv/models/kimi-k2.5-eagle3 --speculative-eagle-topk 1 "
+    "--speculative-num-steps 3 --speculative-num-draft-tokens 4 --enable-hierarchical-cache "
+    "--hicache-ratio 2 --hicache-write-policy write_through --hicache-io-backend kernel "
+)
+UNIT = f"""\
+# by hand
+[Service]
+EnvironmentFile=/etc/kimi.env
+ExecStart={COMMAND} --api-key ${{KEY}}
+Restart=always
+RestartSec=1
+[Install]
+WantedBy=multi-user.target
+"""
+DROPIN = "[Service]\nEnvironment=SGLANG_ENABLE_SPEC_V2=1\nLimitNOFILE=4096\n"
+# What an import cannot know: how patient this host's gates are. The stand-in's clock is short.
+QUICK = {
+    "gates": {"soak": "1s", "poll": "0.2s", "request_timeout": "10s"},
+    "timing": {"drain": "10s", "stall": "8s", "cap": "60s"},
+}
+UNIT_PATH = "/etc/systemd/system/sglang-kimi.service"
+
+
+@dataclass
+class Day:
+    """The hosts and the inventory that grows as the day goes on."""
+
+    hosts: dict[str, Any]
+    inventory: Path
+
+    def opsctl(self, *words: str, ends: int = 0) -> subprocess.CompletedProcess[str]:
+        done = subprocess.run(
+            [_tool("opsctl"), *words],
+            env={**os.environ, "OPSCTL_INVENTORY": str(self.inventory), "NO_COLOR": "1"},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=300,
+            check=False,
+        )
+        assert done.returncode == ends, done.stdout + done.stderr
+        assert KEY not in done.stdout + done.stderr
+        return done
+
+    def step(self) -> dict[str, Any]:
+        (found,) = json.loads(self.opsctl("plan", "--limit", "h1", "-o", "json").stdout)["steps"]
+        step: dict[str, Any] = found
+        return step
+
+    def show(self, name: str) -> str:
+        said: str = self.hosts["h1"].sh(f"systemctl show -P {name} sglang-kimi.service").stdout
+        return said.strip()
+
+    def process(self) -> tuple[str, str]:
+        return self.show("MainPID"), self.show("InvocationID")
+
+    def served(self) -> None:
+        """Waits until it answers."""
+        ask = "curl -fsS -o /dev/null http://127.0.0.1:30000/health"
+        self.hosts["h1"].sh(
+            f"for i in $(seq 150); do {ask} 2>/dev/null && exit 0; sleep 0.2; done; exit 1"
+        )
+
+    def override(self, **more: Any) -> None:
+        path = self.inventory / "host_vars" / "h1.yml"
+        path.write_text(yaml.safe_dump({"sglang_overrides": {"kimi": {**QUICK, **more}}}))
+
+
+@pytest.fixture(scope="module")
+def day(lab_hosts: list[Any], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Day]:
+    folder = tmp_path_factory.mktemp("inventory")
+    built = wheel.build("0.5.9", folder.parent / "wheels")
+    (folder / "hosts.yml").write_text(yaml.safe_dump(reached(lab_hosts)))
+    for name in ("host_vars", "group_vars/all"):
+        (folder / name).mkdir(parents=True)
+    for host in lab_hosts:
+        rehearse.prepare(host.name)
+        host.put("/root/sglang.whl", built.path.read_bytes())
+        host.sh(
+            f"useradd --system --no-create-home sglang; python3 -m venv --without-pip {ROOT} && "
+            f"python3 -m zipfile -e /root/sglang.whl {ROOT}/lib/python3*/site-packages"
+        )
+    found = Day({host.name: host for host in lab_hosts}, folder)
+    one = found.hosts["h1"]
+    one.put("/etc/kimi.env", f"KEY={KEY}\nNCCL_DEBUG=WARN\n".encode(), "600")
+    one.put(UNIT_PATH, UNIT.encode())
+    one.put(f"{UNIT_PATH}.d/10-limits.conf", DROPIN.encode())
+    one.sh("systemctl daemon-reload && systemctl enable --now sglang-kimi.service")
+    found.served()
+    yield found
+
+
+@pytest.fixture(scope="module")
+def imported(day: Day) -> dict[str, Any]:
+    """The description, as it was imported."""
+    place = day.inventory / "group_vars" / "all"
+    out, vault = place / "services.yml", place / "vault.yml"
+    done = day.opsctl("import", "--host", "h1", "--out", str(out), "--secrets-out", str(vault))
+    assert "Restart=always" in done.stderr
+    assert KEY not in out.read_text() and KEY in vault.read_text()
+    day.override()
+    found: dict[str, Any] = yaml.safe_load(out.read_text())["sglang_services"]["kimi"]
+    return found
+
+
+def test_what_runs_is_described(imported: dict[str, Any]) -> None:
+    assert imported["engine"]["version"] == "0.5.9"
+    assert imported["flags"]["hicache-ratio"] == 2.0 and imported["flags"]["tp-size"] == 8
+    assert imported["env"] == {"NCCL_DEBUG": "WARN", "SGLANG_ENABLE_SPEC_V2": "1"}
+    assert "vault" in imported["secrets"]["api-key"]
+
+
+def test_the_plan_says_that_nothing_restarts(day: Day, imported: dict[str, Any]) -> None:
+    step = day.step()
+    assert (step["action"], step["reason"]) == (
+        "takeover", "no restart: the command line is the same",
+    )  # fmt: skip
+    assert "user root → sglang" in step["from_next_start"]
+    assert "LimitNOFILE 4096 → 1048576" in step["from_next_start"]
+
+
+def test_it_is_taken_over_as_it_runs(day: Day, imported: dict[str, Any]) -> None:
+    before = day.process()
+    day.opsctl("deploy", "--limit", "h1", "--yes")
+    assert day.process() == before
+    assert day.show("FragmentPath") == UNIT_PATH and day.show("DropInPaths") == ""
+    assert day.show("Restart") == "on-failure"
+    text = day.opsctl("status", "--limit", "h1").stdout
+    assert "from the next start on" in text and "user root → sglang" in text
+    assert day.step()["action"] is None
+
+
+def test_a_restart_then_uses_the_new_unit(day: Day, imported: dict[str, Any]) -> None:
+    before = day.process()
+    day.opsctl("restart", "kimi", "--limit", "h1", "--yes")
+    assert day.process() != before
+    assert day.hosts["h1"].sh(f"ps -o user= -p {day.process()[0]}").stdout.strip() == "sglang"
+    assert "from the next start on" not in day.opsctl("status", "--limit", "h1").stdout
+
+
+def test_release_0_comes_back_as_it_was(day: Day, imported: dict[str, Any]) -> None:
+    day.opsctl("rollback", "kimi", "--limit", "h1", "--yes")
+    day.served()
+    host = day.hosts["h1"]
+    assert host.sh(f"cat {UNIT_PATH}").stdout == UNIT
+    assert host.sh(f"cat {UNIT_PATH}.d/10-limits.conf").stdout == DROPIN
+    assert host.sh(f"ps -o user= -p {day.process()[0]}").stdout.strip() == "root"
+    assert day.step()["reason"] == "no restart: the command line is the same"
