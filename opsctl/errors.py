@@ -4,6 +4,7 @@ OpsctlError
 ├── SpecError           2   a description, flag or value is refused (carries every Problem found)
 ├── NothingSelected     2   a selection matched no host or service
 ├── Refused             2   the command may not run like this; the hint says what to type
+├── NotExamined         2   a host was reached, and `doctor` could not look at it
 ├── ChangesPending      3   --exit-code: there are changes, or a host has drifted
 │   └── StalePlan       3   a plan file does not hold any more
 ├── Unreachable         4   one or more hosts could not be reached
@@ -92,6 +93,10 @@ class NothingSelected(OpsctlError):
 
 
 class Refused(OpsctlError):
+    exit_code = 2
+
+
+class NotExamined(OpsctlError):
     exit_code = 2
 
 

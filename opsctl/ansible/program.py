@@ -14,14 +14,15 @@ from opsctl.remote.host import Host
 # What each program imports, in the order of the imports; each module is put under its full name
 # before the next one runs.
 _CONVERGE = ("opsctl.onhost.files", "opsctl.ansible.target.converge")
-_GPUS = ("opsctl.onhost.hostfacts", "opsctl.onhost.gpus")
+_GPUS = ("opsctl.onhost.asking", "opsctl.onhost.hostfacts", "opsctl.onhost.gpus")
+_MODEL = ("opsctl.onhost.modelcheck",)
 _PARTS = tuple(f"opsctl.ansible.target.{name}" for name in ("host", "cuda", "engine", "model"))
 _BELOW = {
     "host": _CONVERGE,
     "engine": _CONVERGE,
-    "model": (),
+    "model": _MODEL,
     "cuda": _GPUS,
-    "survey": (*_CONVERGE, *_GPUS, *_PARTS),
+    "survey": (*_CONVERGE, *_GPUS, *_MODEL, *_PARTS),
 }
 
 _BOOT = """\

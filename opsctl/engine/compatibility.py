@@ -25,8 +25,9 @@ def needs(version: str) -> dict[str, Any]:
 
     {"driver": least version, "cuda": as torch is built, "torch", "kernel": "NAME==VERSION",
     "python": least version of the environment, "capability": least of a GPU, "architectures":
-    those that torch holds code for, "ptx": whether newer ones may compile it}. It travels in the
-    release's manifest, so that a host judges by the same figures as its controller.
+    those that torch holds code for, "ptx": whether newer ones may compile it, "drivers": least
+    driver by CUDA's major}. It travels in the release's manifest, so that a host judges by the same
+    figures as its controller.
     """
     row = data()["engine"].get(version)
     if row is None:
@@ -45,6 +46,7 @@ def needs(version: str) -> dict[str, Any]:
         "capability": data()["least"]["capability"],
         "architectures": torch["architectures"],
         "ptx": torch["ptx"],
+        "drivers": {major: row["driver"] for major, row in data()["cuda"].items()},
     }
 
 

@@ -34,6 +34,12 @@ def _running(given: argparse.Namespace) -> Any:
     return running(Systemd(), given.unit, given.pid, given.container)
 
 
+def _doctor(given: argparse.Namespace) -> Any:
+    from opsctl.onhost.doctor import doctor
+
+    return doctor(PLACES, Systemd(), _stdin().get("manifests") or [])
+
+
 def _verify(given: argparse.Namespace) -> Any:
     from opsctl.onhost.verify import verify
 
@@ -152,6 +158,7 @@ def parser() -> argparse.ArgumentParser:
     running.add_argument("--unit", default="")
     running.add_argument("--pid", type=int, default=0)
     running.add_argument("--container", default="")
+    verb("doctor", _doctor)
     verb("verify", _verify, "service")
     verb("stage", _stage).add_argument("--check", action="store_true")
     lock = verb("lock", _lock, "service")

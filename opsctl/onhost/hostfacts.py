@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import os
 import re
-import subprocess
 from typing import Any, Dict, Iterable, List, Optional, Sequence, Tuple
+
+from opsctl.onhost.asking import OK, ask
 
 KiB = 1 << 10
 MiB = 1 << 20
@@ -254,18 +255,8 @@ def run(argv: Sequence[str], timeout: float = 20.0) -> str:
 
     A failing nvidia-smi prints its reason on stdout, so the exit code is not asked.
     """
-    try:
-        done = subprocess.run(
-            list(argv),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            timeout=timeout,
-            env={**os.environ, "LC_ALL": "C"},
-        )
-    except (OSError, subprocess.TimeoutExpired):
-        return ""
-    return done.stdout.decode("utf-8", "replace")[: 1 << 20]
+    answer = ask(argv, timeout)
+    return str(answer["out"]) if answer["state"] == OK else ""
 
 
 def gpus() -> List[Dict[str, Any]]:

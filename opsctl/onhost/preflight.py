@@ -44,7 +44,9 @@ class Outside:
     def in_the_way(self, systemd: Systemd, manifest: Mapping[str, Any], but: str = "") -> List[str]:
         """What would keep a start from its port or its GPUs: found out now, and not after a load
         of many minutes. `but`: a unit that is about to be stopped."""
-        found = []
+        from opsctl.onhost import doctor  # it asks this module too
+
+        found = doctor.preconditions(manifest, systemd)
         taken = self.port_holder(manifest.get("address") or {}, but)
         if taken:
             found.append(f"port {manifest['address']['port']} is held by {taken}")

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from opsctl import engine
+from opsctl.engine.compatibility import needs
 from opsctl.errors import Problem, SpecError
 from opsctl.release.facts import cap_of, draft_of, root_of, served_name_of
 from opsctl.release.kinds import gpu_key
@@ -56,6 +57,7 @@ def manifest(
         "gpus": gpus,
         "gpu_key": gpu_key(version, model.path, count, typed, service.env),
         "ranks": list(ranks),
+        "needs": needs(version) if (typed.get("device") or "cuda") == "cuda" else {},
         "expect": dict(expect) if expect is not None else None,
         "gates": {
             "health_in_row": gates.health_in_row,

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import json
-import os
-from typing import Any, Dict, List, Tuple
+from typing import Any, Dict, List
 
-INDEXES = ("model.safetensors.index.json", "pytorch_model.bin.index.json")
-WEIGHTS = (".safetensors", ".bin", ".pt", ".gguf")
+from opsctl.onhost.modelcheck import look
 
 
 def main(args: Dict[str, Any]) -> Dict[str, Any]:
@@ -19,59 +16,3 @@ def main(args: Dict[str, Any]) -> Dict[str, Any]:
         found[folder["path"]] = size
         problems += [f"{folder['what']} {folder['path']}: {text}" for text in wrong]
     return {"changed": False, "diff": [], "problems": problems, "bytes": found}
-
-
-def look(path: str, least: Any) -> Tuple[int, List[str]]:
-    """Bytes of the weight files, and what is wrong with the folder."""
-    if not os.path.isdir(path):
-        return 0, ["no such folder on the host"]
-    problems = _json_problems(path, "config.json")
-    named = _named_files(path, problems)
-    missing = [name for name in named if not _bytes(path, name)]
-    if missing:
-        shown = ", ".join(missing[:5]) + (" …" if len(missing) > 5 else "")
-        problems.append(f"{len(missing)} of {len(named)} weight files missing or empty: {shown}")
-    files = named or sorted(n for n in os.listdir(path) if n.endswith(WEIGHTS))
-    if not files:
-        problems.append("no weight files")
-    total = sum(_bytes(path, name) for name in files)
-    if least and total < least:
-        problems.append(f"weight files are {total:,} bytes together, model.size asks for {least:,}")
-    return total, problems
-
-
-def _named_files(path: str, problems: List[str]) -> List[str]:
-    """The files that the index names; [] if there is none (a model of one file)."""
-    for name in INDEXES:
-        if not os.path.exists(os.path.join(path, name)):
-            continue
-        wrong = _json_problems(path, name)
-        problems += wrong
-        if wrong:
-            return []
-        with open(os.path.join(path, name), encoding="utf-8") as file:
-            index = json.load(file)
-        places = index.get("weight_map")
-        if not isinstance(places, dict) or not places:
-            problems.append(f"{name} has no weight_map")
-            return []
-        return sorted({str(place) for place in places.values()})
-    return []
-
-
-def _json_problems(path: str, name: str) -> List[str]:
-    try:
-        with open(os.path.join(path, name), encoding="utf-8") as file:
-            value = json.load(file)
-    except FileNotFoundError:
-        return [f"{name} is missing"]
-    except (OSError, ValueError) as error:
-        return [f"{name} cannot be read: {error}"]
-    return [] if isinstance(value, dict) else [f"{name} is not a JSON object"]
-
-
-def _bytes(path: str, name: str) -> int:
-    try:
-        return os.stat(os.path.join(path, name)).st_size
-    except OSError:
-        return 0

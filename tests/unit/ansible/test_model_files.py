@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from opsctl.ansible.target.model import look, main
+from opsctl.ansible.target.model import main
+from opsctl.onhost.modelcheck import look
 
 
 def model(folder: Path, shards: dict[str, int], *, config: str = "{}") -> Path:

@@ -1,0 +1,73 @@
+"""`doctor`: one look at the host, then what is wrong with it. Also the preconditions of a rollout:
+one implementation, of which a preflight asks only what would keep its release from starting."""
+
+from __future__ import annotations
+
+import platform
+import time
+from typing import Any, Dict, List, Mapping, Sequence
+
+from opsctl.onhost import (
+    doctordriver,
+    doctorgpu,
+    doctorhost,
+    doctorlook,
+    doctorservice,
+    doctorservicelook,
+    doctortopology,
+)
+from opsctl.onhost.doctorfault import Fault, Finding, Found
+from opsctl.onhost.store import Places
+from opsctl.onhost.systemd import Systemd
+
+JUDGES = (doctorhost, doctordriver, doctorgpu, doctortopology, doctorservice)
+ASKED_ELSEWHERE = ("model-missing", "engine-missing")  # preflight tells every path that is absent
+FAULTS: Dict[str, Fault] = {
+    name: fault for module in JUDGES for name, fault in module.FAULTS.items()
+}
+
+
+def doctor(
+    places: Places, systemd: Systemd, manifests: Sequence[Mapping[str, Any]]
+) -> Dict[str, Any]:
+    """{"host", "time", "checks": [{"id", "status", "detail", "cause", "hint", "fault",
+    "service"}]}. `manifests`: of the services described for this host; what else stands here is
+    judged by its own. Changes nothing."""
+    began = time.time()
+    seen = doctorlook.look(places, systemd, manifests)
+    return {
+        "schema_version": 1,
+        "host": platform.node(),
+        "time": began,
+        "checks": [one.as_json() for one in judge(seen)],
+    }
+
+
+def judge(seen: Mapping[str, Any]) -> List[Finding]:
+    """Everything that is found in one look (pure)."""
+    return [one for module in JUDGES for one in module.judge(seen)]
+
+
+def preconditions(manifest: Mapping[str, Any], systemd: Systemd) -> List[str]:
+    """What of this host would keep a release from starting, beside its port, its user, the disk
+    and strangers on its GPUs, which preflight asks by itself."""
+    found = Found(doctorservice.FAULTS)
+    paths: Mapping[str, Any] = manifest.get("model") or {}
+    service = {
+        "service": str(manifest.get("service") or ""),
+        "manifest": manifest,
+        "user": doctorservicelook.user(str(manifest.get("user") or "")),
+        "model": doctorservicelook.model(str(paths.get("path") or "")),
+        "draft": doctorservicelook.model(str(paths.get("draft_path") or "")),
+        "engine": doctorservicelook.environment(
+            str((manifest.get("engine") or {}).get("root") or "")
+        ),
+    }
+    doctorservice.files(service, found)
+    doctorservice.environment(service, "", found)
+    blocking = found.list
+    if manifest.get("needs"):
+        seen = doctorlook.look_at_gpus(systemd)
+        blocking = [*blocking, *doctordriver.blocking(seen, manifest)]
+        blocking += doctorgpu.blocking(seen, manifest)
+    return [one.detail for one in blocking if one.blocks and one.fault not in ASKED_ELSEWHERE]

@@ -1,0 +1,257 @@
+"""`doctor` on driver, fabric manager and toolkit. Pure: texts and values in, findings out."""
+
+from __future__ import annotations
+
+import re
+from typing import Any, List, Mapping, Optional, Tuple
+
+from opsctl.onhost import doctorcards, doctorxid, hostfacts, unitfacts
+from opsctl.onhost.asking import HUNG, MISSING
+from opsctl.onhost.doctorfault import FAIL, WARN, Fault, Finding, Found, table
+
+FAULTS = table(
+    Fault("driver-none", "driver", FAIL, "NVIDIA cards without a driver",
+          "the kernel module nvidia is not loaded, so no program sees the cards",
+          "modprobe nvidia; journalctl -k -b | grep -i nvidia", True),
+    Fault("driver-smi-missing", "driver", FAIL, "a loaded driver without nvidia-smi",
+          "the driver's tools are not installed; nothing can be told of the cards",
+          "install the package of nvidia-smi of driver {driver}"),
+    Fault("driver-mismatch", "driver", FAIL, "kernel module and library of different versions",
+          "the driver was upgraded under the running kernel module; programs that start now fail",
+          "reboot", True),
+    Fault("driver-dead", "driver", FAIL, "a driver that nvidia-smi cannot speak with",
+          "the kernel module is missing, or failed when it was loaded",
+          "journalctl -k -b | grep -iE 'nvrm|nvidia'", True),
+    Fault("driver-hangs", "driver", FAIL, "an nvidia-smi that does not answer",
+          "a card or its firmware does not answer the driver; more questions hang too",
+          "journalctl -k -b | grep Xid; then reboot", True),
+    Fault("driver-waits", "driver", WARN, "another driver on disk than in the kernel",
+          "it was upgraded and not loaded; the next reboot changes the driver",
+          "reboot when the host is drained"),
+    Fault("driver-old", "driver", FAIL, "a driver too old for the engine",
+          "torch and the kernels of this release call what the driver does not have",
+          "upgrade the driver to {least} or newer, then reboot", True),
+    Fault("nouveau", "nouveau", FAIL, "nouveau holds the cards",
+          "the open driver of the kernel was loaded first, so NVIDIA's cannot be",
+          "echo 'blacklist nouveau' > /etc/modprobe.d/nouveau.conf; update-initramfs -u; reboot",
+          True),
+    Fault("unsigned-module", "secure-boot", FAIL, "Secure Boot refuses the driver",
+          "the module is not signed by a key that the firmware trusts",
+          "mokutil --import the key that signed the module, or turn Secure Boot off"),
+    Fault("fabric-manager-missing", "fabric", FAIL, "NVSwitches without a fabric manager",
+          "on machines with NVSwitches no CUDA program starts without it (error 802)",
+          "install nvidia-fabricmanager of exactly {driver}", True),
+    Fault("fabric-manager-stopped", "fabric", FAIL, "a fabric manager that does not run",
+          "on machines with NVSwitches no CUDA program starts without it (error 802)",
+          "systemctl enable --now nvidia-fabricmanager.service", True),
+    Fault("fabric-manager-version", "fabric", FAIL, "a fabric manager of another version",
+          "it works only with a driver of exactly its own version",
+          "install nvidia-fabricmanager of exactly {driver}", True),
+    Fault("xid-card", "xid", FAIL, "Xid errors that tell of the card",
+          "{meaning}",
+          "drain the host; nvidia-smi -r -i BUS, or reboot; if it returns: the vendor"),
+    Fault("xid-program", "xid", WARN, "Xid errors that mostly tell of a program",
+          "{meaning}", "journalctl -k -b | grep Xid, beside opsctl logs of that time"),
+    Fault("sxid", "xid", FAIL, "fatal errors of an NVSwitch",
+          "the links that pass this switch are down for all GPUs",
+          "reboot; if it returns: the vendor"),
+    Fault("toolkit-major", "toolkit", WARN, "nvcc of another CUDA than torch's",
+          "kernels that are compiled at run time are built against another major release",
+          "put the toolkit of CUDA {cuda} at /usr/local/cuda"),
+    Fault("toolkit-missing", "toolkit", WARN, "no nvcc",
+          "kernels that no wheel holds cannot be compiled at run time",
+          "install the CUDA toolkit {cuda}; its place is /usr/local/cuda"),
+)  # fmt: skip
+
+GPU_CLASSES = ("0x0300", "0x0302")  # VGA and 3D controllers
+SWITCH_CLASS = "0x0680"  # bridges: NVSwitches
+
+
+def judge(seen: Mapping[str, Any]) -> List[Finding]:
+    """`seen`: doctorlook.look's."""
+    found = Found(FAULTS)
+    _driver(seen, found)
+    _nouveau(seen, found)
+    _fabric(seen, found)
+    _xids(seen, found)
+    _toolkit(seen, found)
+    return found.list
+
+
+def blocking(seen: Mapping[str, Any], manifest: Mapping[str, Any]) -> List[Finding]:
+    """What of it concerns one release before its start; `seen`: doctorlook.look_at_gpus'."""
+    found = Found(FAULTS)
+    service = {"service": str(manifest.get("service") or ""), "manifest": manifest}
+    _driver({**seen, "services": [service]}, found)
+    _nouveau(seen, found)
+    _fabric(seen, found)
+    return found.list
+
+
+def cards_on_bus(seen: Mapping[str, Any]) -> List[str]:
+    return [d["bus"] for d in seen["pci"] if d["class"].startswith(GPU_CLASSES)]
+
+
+def version(seen: Mapping[str, Any]) -> str:
+    """Of the module in the kernel; in a container that hides it, as nvidia-smi tells it."""
+    loaded = unitfacts.driver(seen["files"].get("/proc/driver/nvidia/version", ""))
+    details = doctorcards.details(out(seen, "smi-details")) or {}
+    table_ = hostfacts.parse_gpu_table(out(seen, "smi"))["driver"]
+    short = re.search(r", (\d+\.\d+[.\d]*)$", out(seen, "smi-short"), re.MULTILINE)
+    return loaded or details.get("driver") or table_ or (short[1] if short else "")
+
+
+def out(seen: Mapping[str, Any], name: str) -> str:
+    return str((seen["commands"].get(name) or {}).get("out") or "")
+
+
+def state(seen: Mapping[str, Any], name: str) -> str:
+    return str((seen["commands"].get(name) or {}).get("state") or MISSING)
+
+
+def older(one: str, other: str) -> bool:
+    return numbers(one) < numbers(other)
+
+
+def numbers(text: str) -> Tuple[int, ...]:
+    """ "580.65.06" → (580, 65, 6); what is not a number ends it."""
+    found = []
+    for part in text.split("."):
+        if not part.isdigit():
+            break
+        found.append(int(part))
+    return tuple(found)
+
+
+def _driver(seen: Mapping[str, Any], found: Found) -> None:
+    loaded, cards = version(seen), cards_on_bus(seen)
+    error = next(
+        filter(None, (_error(seen, name) for name in ("smi", "smi-cards", "smi-short"))), ""
+    )
+    smi = [
+        state(seen, name) for name in ("smi", "smi-cards", "smi-short") if name in seen["commands"]
+    ]
+    if not cards and not loaded:
+        wants = [s["service"] for s in seen["services"] if s["manifest"].get("needs")]
+        if not wants:
+            found.passed("driver", "no NVIDIA cards here, and none are asked for")
+        return
+    if "mismatch" in error:
+        library = re.search(r"NVML library version: (\S+)", "".join(map(str, _outs(seen))))
+        of = f", the library is {library[1]}" if library else ""
+        found.fault("driver-mismatch", f"{error} (the kernel has {loaded or 'another'}{of})")
+    elif cards and "/proc/driver/nvidia/version" not in seen["files"] and not loaded:
+        found.fault("driver-none", f"{len(cards)} NVIDIA cards on the bus, no driver is loaded")
+    elif smi and all(one == MISSING for one in smi):
+        found.fault("driver-smi-missing", "nvidia-smi is not on this host", driver=loaded or "…")
+    elif HUNG in smi:
+        found.fault("driver-hangs", "nvidia-smi did not answer within its limit")
+    elif error:
+        found.fault("driver-dead", error)
+    _disk_version(seen, loaded, found)
+    for service in seen["services"]:
+        least = (service["manifest"].get("needs") or {}).get("driver")
+        if least and loaded and older(loaded, least):
+            engine = (service["manifest"].get("engine") or {}).get("version", "")
+            text = f"driver {loaded}, SGLang {engine} needs {least} or newer".replace("  ", " ")
+            found.fault("driver-old", text, service["service"], least=least)
+    found.passed("driver", f"NVIDIA driver {loaded}")
+
+
+def _disk_version(seen: Mapping[str, Any], loaded: str, found: Found) -> None:
+    on_disk = out(seen, "module-version").strip().splitlines()[-1:]
+    if on_disk and loaded and numbers(on_disk[0]) and on_disk[0] != loaded:
+        found.fault("driver-waits", f"the kernel has {loaded}, on disk is {on_disk[0]}")
+
+
+def _outs(seen: Mapping[str, Any]) -> List[str]:
+    return [out(seen, name) for name in seen["commands"] if name.startswith("smi")]
+
+
+def _error(seen: Mapping[str, Any], name: str) -> str:
+    return str(hostfacts.parse_gpu_table(out(seen, name))["error"]).strip()
+
+
+def _nouveau(seen: Mapping[str, Any], found: Found) -> None:
+    modules = {line.split(" ")[0] for line in seen["files"].get("/proc/modules", "").splitlines()}
+    held = [d["bus"] for d in seen["pci"] if d["driver"] == "nouveau"]
+    if "nouveau" in modules or held:
+        on = f", on {', '.join(held)}" if held else ""
+        found.fault("nouveau", f"nouveau is loaded{on}")
+    found.passed("nouveau", "nouveau is not loaded")
+    log = out(seen, "kernel")
+    refused = re.search(r"^.*(?:unsigned module|Key was rejected by service).*$", log, re.MULTILINE)
+    if seen.get("secure_boot") and refused and "nvidia" not in modules and cards_on_bus(seen):
+        found.fault("unsigned-module", refused[0].strip()[-160:])
+    if seen.get("secure_boot") is not None:
+        found.passed("secure-boot", f"Secure Boot is {'on' if seen['secure_boot'] else 'off'}")
+
+
+def _fabric(seen: Mapping[str, Any], found: Found) -> None:
+    """Only machines whose switches stand on the bus have a fabric manager of their own: on a
+    rack-scale machine it runs elsewhere."""
+    switches = [d for d in seen["pci"] if d["class"].startswith(SWITCH_CLASS)]
+    if not switches:
+        return
+    loaded = version(seen)
+    unit = seen["units"].get("nvidia-fabricmanager.service") or {}
+    told = re.search(r"version is\s*:\s*(\S+)", out(seen, "fabric-version"))
+    if unit.get("load") != "loaded":
+        text = f"{len(switches)} NVSwitches, and no nvidia-fabricmanager.service"
+        found.fault("fabric-manager-missing", text, driver=loaded)
+    elif unit.get("active") != "active":
+        text = f"nvidia-fabricmanager.service is {unit.get('active')}"
+        found.fault("fabric-manager-stopped", text)
+    if told and loaded and told[1] != loaded:
+        text = f"fabric manager {told[1]}, driver {loaded}"
+        found.fault("fabric-manager-version", text, driver=loaded)
+    found.passed("fabric", f"fabric manager {told[1] if told else ''} runs".replace("  ", " "))
+
+
+def _xids(seen: Mapping[str, Any], found: Found) -> None:
+    if state(seen, "kernel") != "ok" or "No journal files" in out(seen, "kernel"):
+        found.unknown("xid", "the kernel's log cannot be read", mend="journalctl -k -b")
+        return
+    for bus, number, times in doctorxid.read(out(seen, "kernel")):
+        of_card, meaning = doctorxid.XIDS.get(number, (False, "see NVIDIA's catalogue of Xids"))
+        often = f", {times} times" if times > 1 else ""
+        text = f"Xid {number} on {bus}{often}: {meaning}"
+        found.fault("xid-card" if of_card else "xid-program", text, meaning=meaning)
+    fatal = [(bus, number) for bus, number, dead in doctorxid.switches(out(seen, "kernel")) if dead]
+    if fatal:
+        told = ", ".join(f"SXid {number} on {bus}" for bus, number in fatal)
+        found.fault("sxid", told)
+    found.passed("xid", "no Xid in the kernel's log since boot")
+
+
+def _toolkit(seen: Mapping[str, Any], found: Found) -> None:
+    """Asked only for environments whose torch is built for CUDA: others compile nothing."""
+    release = re.search(r"release (\d+)\.(\d+)", out(seen, "nvcc"))
+    for service in seen["services"]:
+        cuda = torch_cuda(service)
+        if not cuda or not service["manifest"].get("needs"):
+            continue
+        name = service["service"]
+        if release is None:
+            found.fault(
+                "toolkit-missing", f"no nvcc; torch is built for CUDA {cuda}", name, cuda=cuda
+            )
+        elif release[1] != cuda.split(".")[0]:
+            text = f"nvcc {release[1]}.{release[2]}, torch is built for CUDA {cuda}"
+            found.fault("toolkit-major", text, name, cuda=cuda)
+    if release:
+        found.passed("toolkit", f"nvcc {release[1]}.{release[2]}")
+
+
+def torch_cuda(service: Mapping[str, Any]) -> Optional[str]:
+    """CUDA that the environment's torch is built for, "12.8"; "" for none, None if not known.
+
+    From torch/version.py, else from the local part of its version (2.9.1+cu128).
+    """
+    environment = service.get("engine") or {}
+    text = str(environment.get("torch") or "")
+    assigned = re.search(r"^cuda[^=\n]*=\s*(?:'([\d.]+)'|None)", text, re.MULTILINE)
+    if assigned:
+        return assigned[1] or ""
+    local = re.search(r"\+cu(\d+)(\d)$", str((environment.get("packages") or {}).get("torch", "")))
+    return f"{local[1]}.{local[2]}" if local else None

@@ -1,0 +1,335 @@
+"""`doctor` on the cards: which are there, which are well, how they are linked. Pure."""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Dict, List, Mapping, Optional, Sequence
+
+from opsctl.onhost import doctorcards, gpufacts, hostfacts
+from opsctl.onhost.doctordriver import cards_on_bus, out, state
+from opsctl.onhost.doctorfault import FAIL, WARN, Fault, Finding, Found, table
+
+RESET = "drain the host; nvidia-smi -r -i {gpu}, or reboot"
+VENDOR = "take the card out of service; the vendor replaces it"
+FAULTS = table(
+    Fault("gpu-none", "gpus", FAIL, "no GPU where one is needed",
+          "no card that the driver knows; the engine would end at once, or serve from the CPU",
+          "lspci -d 10de:; nvidia-smi", True),
+    Fault("gpu-lost", "gpus", FAIL, "a lost GPU",
+          "the driver lost the card; mostly power, heat or PCIe",
+          "journalctl -k -b | grep Xid; power the host off and on", True),
+    Fault("gpu-error", "gpus", FAIL, "a GPU in ERR!",
+          "the card answers with errors; its figures look like those of a free one",
+          RESET, True),
+    Fault("gpu-off-bus", "gpus", FAIL, "a card on the bus that nvidia-smi does not list",
+          "the driver could not initialise it, or has given it up",
+          "journalctl -k -b | grep -iE 'nvrm|{bus}'; power the host off and on", True),
+    Fault("gpu-too-few", "gpus", FAIL, "fewer GPUs than the ranks take",
+          "a rank without a GPU ends the start",
+          "nvidia-smi -L; else lower tp-size, pp-size or dp-size of {service}", True),
+    Fault("gpu-absent", "gpus", FAIL, "a GPU that is described and not there",
+          "`gpus` of the description names an index that this host does not have",
+          "nvidia-smi -L; then correct `gpus` of {service}", True),
+    Fault("gpu-mig", "mig", FAIL, "a GPU that is split by MIG",
+          "no process can allocate the whole card; its total is that of no instance",
+          "nvidia-smi -i {gpu} -mig 0, then nvidia-smi -r -i {gpu}", True),
+    Fault("gpu-mig-pending", "mig", WARN, "a change of MIG that waits",
+          "it takes effect at the next reset of the card, or reboot",
+          "nvidia-smi -r -i {gpu} when drained, or nvidia-smi -i {gpu} -mig {now} to take it back"),
+    Fault("gpu-partitioned", "mig", WARN, "an AMD card in partitions",
+          "each partition shows as a card of its own with a share of the memory",
+          "rocm-smi --setcomputepartition SPX"),
+    Fault("gpu-mixed", "gpus", WARN, "GPUs of different kinds under one service",
+          "each rank gets the KV cache of the smallest card, at the pace of the slowest",
+          "name equal cards in `gpus` of {service}"),
+    Fault("gpu-old", "architecture", FAIL, "a GPU too old for the engine",
+          "SGLang and its kernels begin at compute capability {least}", "take another host", True),
+    Fault("gpu-new", "architecture", FAIL, "a GPU that torch holds no code for",
+          "this release's torch is built for {known}", "take a newer release of SGLang", True),
+    Fault("ecc-volatile", "ecc", FAIL, "ECC errors since boot that could not be corrected",
+          "what was computed there may be wrong", RESET),
+    Fault("ecc-aggregate", "ecc", WARN, "ECC errors in the life of the card",
+          "they were met before this boot; a card that goes on counting wears out",
+          "nvidia-smi -q -d ECC -i {gpu}; watch whether it grows"),
+    Fault("ecc-sram", "ecc", FAIL, "too many errors of the on-chip memory",
+          "the threshold of the vendor is exceeded", VENDOR),
+    Fault("ecc-pending", "ecc", WARN, "a change of ECC that waits",
+          "it takes effect at the next reset, and changes how much memory the card has",
+          "nvidia-smi -r -i {gpu} when drained"),
+    Fault("rows-pending", "ecc", FAIL, "rows of memory that wait to be taken out of use",
+          "an error was met there; until a reset the row is still used", RESET),
+    Fault("rows-failed", "ecc", FAIL, "rows of memory that could not be taken out of use",
+          "the card has no spare rows left", VENDOR),
+    Fault("pages-pending", "ecc", WARN, "pages of memory that wait to be retired",
+          "an error was met there; the next reset or reboot retires them", RESET),
+    Fault("gpu-reset", "gpus", FAIL, "a GPU that asks for a reset",
+          "the driver met an error that only a reset clears", RESET),
+    Fault("gpu-recovery", "gpus", FAIL, "a GPU that asks for a recovery",
+          "the driver says what it takes: {action}", RESET),
+    Fault("persistence-off", "persistence", WARN, "persistence mode off",
+          "the driver lets go of idle cards: the next start waits for it, and settings are lost",
+          "systemctl enable --now nvidia-persistenced.service, or nvidia-smi -pm 1"),
+    Fault("compute-prohibited", "compute-mode", FAIL, "a card that takes no compute",
+          "its compute mode is Prohibited", "nvidia-smi -i {gpu} -c DEFAULT", True),
+    Fault("compute-exclusive", "compute-mode", WARN, "a card for one process only",
+          "a second process on it fails, be it a draft's or a tool's",
+          "nvidia-smi -i {gpu} -c DEFAULT"),
+    Fault("link-narrow", "link", WARN, "a PCIe link with lanes missing",
+          "a card that sits loose, a riser, or a slot with fewer lanes",
+          "nvidia-smi -q -i {gpu} | grep -A12 'GPU Link Info'; reseat the card"),
+    Fault("link-slow", "link", WARN, "a PCIe link that is slow under load",
+          "idle cards lower their link, this one works: signal quality, a riser, the firmware",
+          "nvidia-smi -q -i {gpu} | grep -A12 'GPU Link Info'; reseat the card"),
+    Fault("power-cap", "power", WARN, "a power limit below the card's own",
+          "somebody set it; the card computes slower than its kind",
+          "nvidia-smi -i {gpu} -pl {watts}"),
+    Fault("power-brake", "power", FAIL, "a power brake",
+          "the power supply or the chassis asks the card to slow down",
+          "look at the power supplies of the host (ipmitool sdr)"),
+    Fault("thermal", "power", WARN, "a card that slows down for heat",
+          "cooling does not keep up",
+          "nvidia-smi -q -d TEMPERATURE -i {gpu}; look at fans and inlet"),
+    Fault("sensor-dead", "power", WARN, "a card whose sensors tell nonsense",
+          "temperature or power cannot be", "rocm-smi --showtemp --showpower; the vendor"),
+    Fault("fabric-wait", "fabric", FAIL, "a GPU that has not joined the NVLink fabric",
+          "no CUDA program starts on it (error 802: system not yet initialized)",
+          "systemctl restart nvidia-fabricmanager; nvidia-smi -q -i {gpu} | grep -A3 Fabric", True),
+)  # fmt: skip
+
+
+def judge(seen: Mapping[str, Any]) -> List[Finding]:
+    """`seen`: doctorlook.look's."""
+    found = Found(FAULTS)
+    cards = known(seen)
+    _presence(seen, cards, found)
+    for service in seen["services"]:
+        _service(service, cards, found)
+    for card in (doctorcards.details(out(seen, "smi-details")) or {}).get("cards", []):
+        if _sound(cards, card["index"]):
+            _card(card, found)
+    _amd(seen, found)
+    _passes(seen, cards, found)
+    return found.list
+
+
+def blocking(seen: Mapping[str, Any], manifest: Mapping[str, Any]) -> List[Finding]:
+    """What of it concerns one release before its start; `seen`: doctorlook.look_at_gpus'."""
+    found = Found(FAULTS)
+    cards = known(seen)
+    _presence(seen, cards, found, manifest.get("gpus"))
+    _service({"service": str(manifest.get("service")), "manifest": manifest}, cards, found)
+    return found.list
+
+
+def known(seen: Mapping[str, Any]) -> List[Dict[str, Any]]:
+    """The cards with their state: as the long query tells them, else the short one, the table, or
+    AMD's sysfs. Of two answers the worse one counts: nvidia-smi's table tells of MIG and of ERR!
+    where a query tells nothing."""
+    listed = gpufacts.parse(out(seen, "smi-cards"))
+    if listed is None:
+        listed = [{**gpu, "bus": "", "capability": None} for gpu in
+                  hostfacts.parse_gpus(out(seen, "smi-short"))]  # fmt: skip
+    drawn = hostfacts.parse_gpu_table(out(seen, "smi"))["gpus"]
+    if not listed:
+        listed = [{**gpu, "bus": "", "capability": None} for gpu in drawn]
+    worse = {gpu["index"]: gpu["state"] for gpu in drawn if gpu["state"] != "ok" and gpu["name"]}
+    for card in listed:
+        if card["state"] == "ok" and card["index"] in worse:
+            card.update(state=worse[card["index"]], memory_total=0, memory_used=0)
+    return listed or list(seen["amd"])
+
+
+def free(cards: Sequence[Mapping[str, Any]]) -> List[int]:
+    """Indices of the cards that a release could take: sound ones only."""
+    return [card["index"] for card in cards if card["state"] == "ok"]
+
+
+def _sound(cards: Sequence[Mapping[str, Any]], index: int) -> bool:
+    return not any(c["index"] == index and c["state"] in ("lost", "error") for c in cards)
+
+
+def _presence(
+    seen: Mapping[str, Any],
+    cards: Sequence[Mapping[str, Any]],
+    found: Found,
+    only: Optional[Sequence[int]] = None,
+) -> None:
+    """`only`: indices that matter; a card that is not one of them keeps nobody from starting."""
+    for card in cards:
+        index = card["index"]
+        if only is not None and index not in only:
+            continue
+        where = f"GPU {index}" + (f" ({card['bus']})" if card.get("bus") else "")
+        if card["state"] == "lost":
+            found.fault("gpu-lost", f"{where} is lost")
+        elif card["state"] == "error":
+            found.fault("gpu-error", f"{where} {card['name']} is in ERR!", gpu=index)
+        elif card["state"] == "mig":
+            found.fault("gpu-mig", f"{where} {card['name']} is split by MIG", gpu=index)
+    listed = {_short(card["bus"]) for card in cards if card.get("bus")}
+    lost = sum(card["state"] == "lost" for card in cards)
+    absent = [bus for bus in cards_on_bus(seen) if _short(bus) not in listed]
+    if listed and only is None:
+        for bus in absent[: len(absent) - lost] if lost <= len(absent) else []:
+            found.fault("gpu-off-bus", f"{bus} is on the bus, nvidia-smi does not list it", bus=bus)
+
+
+def _short(bus: str) -> str:
+    """ "00000000:01:00.0" and "0000:01:00.0" are one place; GB200 has domains above 0."""
+    return re.sub(r"^0{4}(?=[0-9a-f]{4}:)", "", bus.lower())
+
+
+def _service(service: Mapping[str, Any], cards: Sequence[Mapping[str, Any]], found: Found) -> None:
+    manifest, name = service["manifest"], service["service"]
+    needs = manifest.get("needs")
+    if not needs:  # an engine on the CPU, or a release of which nothing is known
+        return
+    ranks = len(manifest.get("ranks") or ())
+    by_index = {card["index"]: card for card in cards}
+    chosen = manifest.get("gpus")
+    if not cards:
+        found.fault("gpu-none", f"no GPU is here, {name} takes {ranks}", name)
+        return
+    absent = [index for index in chosen or () if index not in by_index]
+    if absent:
+        told = ", ".join(map(str, absent))
+        found.fault("gpu-absent", f"GPU {told} is not here (there are {len(cards)})", name)
+        return
+    mine = [by_index[index] for index in (chosen if chosen is not None else sorted(by_index))]
+    sound = [card for card in mine if card["state"] == "ok"]
+    if len(sound) < ranks:
+        of = f" of {len(mine)}" if len(mine) != len(sound) else ""
+        text = f"{name} takes {ranks} GPUs, {len(sound)}{of} are sound"
+        found.fault("gpu-too-few", text, name)
+    _kinds(name, sound[:ranks], found)
+    for card in sound[:ranks] if card_names(sound) else []:
+        _architecture(name, card, needs, found)
+
+
+def card_names(cards: Sequence[Mapping[str, Any]]) -> List[str]:
+    return sorted({str(card["name"]) for card in cards if card.get("name")})
+
+
+def _kinds(name: str, cards: Sequence[Mapping[str, Any]], found: Found) -> None:
+    kinds = card_names(cards)
+    if len(kinds) > 1:
+        found.fault("gpu-mixed", f"{name} runs on {' and '.join(kinds)}", name)
+
+
+def _architecture(
+    name: str, card: Mapping[str, Any], needs: Mapping[str, Any], found: Found
+) -> None:
+    capability = card.get("capability")
+    if not capability or card.get("vendor") == "amd":
+        return
+    told = (
+        f"GPU {card['index']} {card['name']} has compute capability {capability[0]}.{capability[1]}"
+    )
+    least = [int(part) for part in needs["capability"].split(".")]
+    if list(capability) < least:
+        found.fault("gpu-old", told, name, least=needs["capability"])
+        return
+    built = [[int(part) for part in one.split(".")] for one in needs["architectures"]]
+    same = any(one[0] == capability[0] and one[1] <= capability[1] for one in built)
+    if not same and not (needs["ptx"] and max(built) < list(capability)):
+        found.fault("gpu-new", told, name, known=", ".join(needs["architectures"]))
+
+
+def _card(card: Mapping[str, Any], found: Found) -> None:
+    gpu = card["index"]
+    where = f"GPU {gpu}"
+    _memory(card, where, found)
+    if card["reset_required"] == "Yes":
+        found.fault("gpu-reset", f"{where} asks for a reset", gpu=gpu)
+    if card["recovery"] not in ("", "None"):
+        text = f"{where} asks for: {card['recovery']}"
+        found.fault("gpu-recovery", text, gpu=gpu, action=card["recovery"])
+    if card["mig_pending"] and card["mig_pending"] != card["mig"]:
+        now = 1 if card["mig"] == "Enabled" else 0
+        text = f"{where}: MIG is {card['mig']}, {card['mig_pending']} waits"
+        found.fault("gpu-mig-pending", text, gpu=gpu, now=now)
+    if card["persistence"] == "Disabled":
+        found.fault("persistence-off", f"{where}: persistence mode is off")
+    if card["compute_mode"] == "Prohibited":
+        found.fault("compute-prohibited", f"{where}: compute mode Prohibited", gpu=gpu)
+    elif card["compute_mode"].startswith("Exclusive"):
+        found.fault("compute-exclusive", f"{where}: compute mode {card['compute_mode']}", gpu=gpu)
+    _pace(card, where, found)
+    joined = card["fabric"] == "Completed" and card["fabric_status"] in ("", "Success")
+    if card["fabric"] and not joined:
+        text = f"{where}: fabric state {card['fabric']}, status {card['fabric_status'] or 'none'}"
+        found.fault("fabric-wait", text, gpu=gpu)
+
+
+def _memory(card: Mapping[str, Any], where: str, found: Found) -> None:
+    gpu = card["index"]
+    if card["volatile"]:
+        text = f"{where}: {card['volatile']} uncorrectable ECC errors since boot"
+        found.fault("ecc-volatile", text, gpu=gpu)
+    elif card["aggregate"]:
+        text = f"{where}: {card['aggregate']} uncorrectable ECC errors in its life"
+        found.fault("ecc-aggregate", text, gpu=gpu)
+    if card["sram_threshold"] == "Yes":
+        found.fault("ecc-sram", f"{where}: the SRAM's threshold of errors is exceeded")
+    if card["ecc_pending"] and card["ecc_pending"] != card["ecc"]:
+        text = f"{where}: ECC is {card['ecc']}, {card['ecc_pending']} waits"
+        found.fault("ecc-pending", text, gpu=gpu)
+    if card["remap_failure"] == "Yes":
+        found.fault("rows-failed", f"{where}: remapping of a row has failed")
+    elif card["remap_pending"] == "Yes":
+        found.fault("rows-pending", f"{where}: remapping of a row waits for a reset", gpu=gpu)
+    if card["retire_pending"] == "Yes":
+        found.fault("pages-pending", f"{where}: pages wait to be retired", gpu=gpu)
+
+
+def _pace(card: Mapping[str, Any], where: str, found: Found) -> None:
+    gpu = card["index"]
+    if card["width"] and card["width_max"] and card["width"] < card["width_max"]:
+        text = f"{where}: {card['width']:.0f} of {card['width_max']:.0f} lanes"
+        found.fault("link-narrow", text, gpu=gpu)
+    works = card["pstate"] in ("P0", "P1", "P2") and (card["util"] or 0) >= 20
+    if works and card["gen"] and card["gen_max"] and card["gen"] < card["gen_max"]:
+        text = f"{where}: PCIe generation {card['gen']:.0f} of {card['gen_max']:.0f} while it works"
+        found.fault("link-slow", text, gpu=gpu)
+    if card["power"] and card["power_default"] and card["power"] < card["power_default"] - 1:
+        text = f"{where}: {card['power']:.0f} W of {card['power_default']:.0f} W"
+        found.fault("power-cap", text, gpu=gpu, watts=f"{card['power_default']:.0f}")
+    if card["brake"]:
+        found.fault("power-brake", f"{where}: the hardware's power brake is on")
+    if card["thermal"]:
+        found.fault("thermal", f"{where} slows down for heat", gpu=gpu)
+
+
+def _amd(seen: Mapping[str, Any], found: Found) -> None:
+    for card in doctorcards.rocm(out(seen, "rocm")):
+        where = f"GPU {card['index']}"
+        if card["partition"] not in ("", "SPX"):
+            found.fault("gpu-partitioned", f"{where} is in {card['partition']} mode")
+        cap = card["cap"]
+        if card["temperature"] > 150 or (cap and card["power"] > 2 * cap):
+            text = f"{where} shows {card['temperature']:.0f} °C and {card['power']:.0f} W"
+            found.fault("sensor-dead", text)
+
+
+def _passes(seen: Mapping[str, Any], cards: Sequence[Mapping[str, Any]], found: Found) -> None:
+    if not cards:
+        return
+    sound = free(cards)
+    kinds = ", ".join(card_names(cards)) or "GPUs"
+    found.passed("gpus", f"{len(sound)} × {kinds}")
+    if cards[0].get("vendor") == "amd":
+        return
+    found.passed("mig", "no card is split")
+    if doctorcards.details(out(seen, "smi-details")) is None:
+        hung = state(seen, "smi-details")
+        why = "nvidia-smi -q -x gave no answer" if hung != "ok" else "nvidia-smi -q -x is no XML"
+        for check in ("ecc", "persistence", "link", "power", "compute-mode"):
+            found.unknown(check, why, mend="nvidia-smi -q")
+        return
+    found.passed("ecc", "no uncorrectable error, no row that waits")
+    found.passed("persistence", "on")
+    found.passed("link", "all lanes are there")
+    found.passed("power", "no limit, brake or heat")
+    found.passed("compute-mode", "Default")
+    if any(card.get("capability") for card in cards):
+        found.passed("architecture", "torch holds code for these cards")

@@ -1,0 +1,186 @@
+"""What `doctor` reads of each service: unit, limits of its processes, port, model, environment,
+and what opsctl itself left of it. Nothing is judged, nothing is changed."""
+
+from __future__ import annotations
+
+import grp
+import os
+import pwd
+import re
+import stat
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Dict, List, Mapping, Optional, Sequence
+
+from opsctl.onhost import collect, hostfacts, locks, modelcheck
+from opsctl.onhost.preflight import Outside
+from opsctl.onhost.store import ZERO, Places, Refused, Store
+from opsctl.onhost.systemd import Systemd, UnitState
+
+_ENGINE = re.compile(rb"sglang[._/:]|sglang::")
+DISTRIBUTIONS = ("sglang", "torch", "sgl-kernel", "sglang-kernel", "flashinfer-python")
+
+
+def services(
+    places: Places, systemd: Systemd, described: Sequence[Mapping[str, Any]]
+) -> List[Dict[str, Any]]:
+    """One entry a service: those that are described, then those that only stand here."""
+    wanted = {str(one["service"]): one for one in described}
+    names = list(dict.fromkeys([*wanted, *collect.known(places)]))
+    found = []
+    for unit, guard in collect.states(systemd, names, everything=True):
+        name = unit.name[len("sglang-") : -len(".service")]
+        found.append(_service(places, unit, guard, name, wanted.get(name)))
+    return found
+
+
+def _service(
+    places: Places,
+    unit: UnitState,
+    guard: UnitState,
+    name: str,
+    described: Optional[Mapping[str, Any]],
+) -> Dict[str, Any]:
+    try:
+        store: Optional[Store] = Store(name, places)
+    except Refused:  # a unit of other hands whose name could be none of ours
+        store = None
+    release = collect.standing(store, unit)
+    standing = store.manifest(release["running"]) if store and release["running"] else None
+    manifest: Mapping[str, Any] = described or standing or {}
+    return {
+        "service": name,
+        "described": described is not None,
+        "manifest": manifest,
+        "unit": {
+            "name": unit.name, "load": unit.load, "active": unit.active, "sub": unit.sub,
+            "result": unit.result, "up": unit.up, "pid": unit.main_pid,
+            "reload": unit.properties.get("NeedDaemonReload", ""),
+        },
+        "pids": hostfacts.cgroup_pids(unit.cgroup),
+        "limits": hostfacts.read(f"/proc/{unit.main_pid}/limits") if unit.main_pid else "",
+        "release": release,
+        "lock": locks.told(store, guard) if store else None,
+        "pending": bool(store and store.pending_is_there()),
+        "working": bool(store and locks.working(store, guard)),
+        "secrets": secrets(store, manifest) if store else [],
+        "port_holder": Outside().port_holder(manifest.get("address") or {}, unit.name),
+        "user": user(str(manifest.get("user") or "")),
+        "model": model(
+            str((manifest.get("model") or {}).get("path") or ""),
+            (manifest.get("model") or {}).get("size"),
+        ),
+        "draft": model(str((manifest.get("model") or {}).get("draft_path") or "")),
+        "engine": environment(str((manifest.get("engine") or {}).get("root") or "")),
+    }  # fmt: skip
+
+
+def user(name: str) -> Optional[Dict[str, Any]]:
+    """None if there is no such user, or none is named."""
+    try:
+        entry = pwd.getpwnam(name)
+    except KeyError:
+        return None
+    groups = [group.gr_gid for group in grp.getgrall() if name in group.gr_mem]
+    return {"uid": entry.pw_uid, "gids": sorted({entry.pw_gid, *groups})}
+
+
+def secrets(store: Store, manifest: Mapping[str, Any]) -> List[Dict[str, Any]]:
+    """[{"path", "mode"}] of the secrets of the release that stands in place."""
+    digest = str(manifest.get("digest") or store.standing() or "")
+    if not re.fullmatch(r"[0-9a-f]{64}", digest) or digest == ZERO:
+        return []
+    found = []
+    folder = store.release(digest) / "secrets"
+    for path in sorted(folder.iterdir()) if folder.is_dir() else []:
+        with suppress(OSError):
+            found.append({"path": str(path), "mode": stat.S_IMODE(path.stat().st_mode)})
+    return found
+
+
+def model(path: str, least: Optional[int] = None) -> Optional[Dict[str, Any]]:
+    """{"path", "exists", "bytes", "problems", "access"}; None where none is named. `access`: the
+    folders down to it and its config.json, with mode and owner: may the engine's user read it?"""
+    if not path:
+        return None
+    size, problems = modelcheck.look(path, least)
+    steps = [*reversed(Path(path).parents), Path(path), Path(path, "config.json")]
+    return {
+        "path": path,
+        "exists": os.path.isdir(path),
+        "bytes": size,
+        "missing": modelcheck.missing(path),
+        "problems": problems,
+        "access": [entry for entry in map(_mode, steps) if entry],
+    }
+
+
+def _mode(path: Path) -> Optional[Dict[str, Any]]:
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    mode = stat.S_IMODE(found.st_mode)
+    return {"path": str(path), "mode": mode, "uid": found.st_uid, "gid": found.st_gid}
+
+
+def environment(root: str) -> Optional[Dict[str, Any]]:
+    """An engine's environment without running it: interpreter, packages by their dist-info, what
+    sglang itself demands, and how torch was built. None where no root is named."""
+    if not root:
+        return None
+    python = os.path.join(root, "bin", "python")
+    sites = sorted(Path(root).glob("lib*/python3*/site-packages"))
+    site = sites[0] if sites else Path(root, "none")
+    found: Dict[str, str] = {}
+    requires: List[str] = []
+    for info in sorted(site.glob("*.dist-info")):
+        name, _, version = info.name[: -len(".dist-info")].partition("-")
+        name = re.sub(r"[-_.]+", "-", name).lower()
+        if name in DISTRIBUTIONS:
+            found[name] = version
+        if name == "sglang":
+            text = hostfacts.read(str(info / "METADATA")).partition("\n\n")[0]
+            requires = re.findall(r"^Requires-Dist: (.*)$", text, re.MULTILINE)
+    return {
+        "root": root,
+        "exists": os.path.isdir(root),
+        "python": os.path.exists(python),
+        "python_link": os.path.lexists(python),
+        "python_version": site.parent.name[len("python") :] if sites else "",
+        "packages": found,
+        "importable": (site / "sglang" / "__init__.py").is_file() or _editable(site),
+        "requires": [line for line in requires if _named(line) in DISTRIBUTIONS],
+        "torch": hostfacts.read(str(site / "torch" / "version.py")),
+    }
+
+
+def _editable(site: Path) -> bool:
+    """Installed from a folder of sources: then a .pth or a finder leads to it."""
+    return any(site.glob("__editable__*sglang*"))
+
+
+def _named(line: str) -> str:
+    match = re.match(r"[\w.-]+", line)
+    return re.sub(r"[-_.]+", "-", match[0]).lower() if match else ""
+
+
+def strays(found: Sequence[Mapping[str, Any]]) -> List[Dict[str, Any]]:
+    """Processes of an engine that belong to no service: {"pid", "comm", "unit"}. Command lines are
+    looked into, not told: people put keys there."""
+    ours = {pid for service in found for pid in service["pids"]}
+    strays = []
+    for entry in os.listdir("/proc"):
+        if not entry.isdigit() or int(entry) in ours or int(entry) == os.getpid():
+            continue
+        comm = hostfacts.read(f"/proc/{entry}/comm").strip()
+        try:
+            words = Path("/proc", entry, "cmdline").read_bytes().split(b"\0")[:4]
+        except OSError:
+            continue
+        if comm.startswith("sglang") or any(
+            word.startswith(b"sglang.launch_server") or _ENGINE.match(word) for word in words
+        ):
+            group = hostfacts.read(f"/proc/{entry}/cgroup").strip().rpartition("/")[2]
+            strays.append({"pid": int(entry), "comm": comm, "unit": group})
+    return sorted(strays, key=lambda stray: int(stray["pid"]))
