@@ -177,3 +177,64 @@ def test_release_0_comes_back_as_it_was(day: Day, imported: dict[str, Any]) -> N
     assert host.sh(f"cat {UNIT_PATH}.d/10-limits.conf").stdout == DROPIN
     assert host.sh(f"ps -o user= -p {day.process()[0]}").stdout.strip() == "root"
     assert day.step()["reason"] == "no restart: the command line is the same"
+
+
+def test_a_changed_flag_is_named_and_restarts_and_can_be_taken_back(
+    day: Day, imported: dict[str, Any]
+) -> None:
+    day.override(flags={"hicache-ratio": 4.0}, env={"NCCL_DEBUG": "INFO"})
+    before = day.process()
+    step = day.step()
+    assert step["action"] == "swap"
+    assert step["reason"] == (
+        "restart: hicache-ratio 2.0 → 4.0; env NCCL_DEBUG WARN → INFO; "
+        "takes over the unit that stood here before opsctl"
+    )
+    day.opsctl("deploy", "--limit", "h1", "--yes")
+    assert day.process() != before and "--hicache-ratio=4.0" in day.show("ExecStart")
+    day.opsctl("rollback", "kimi", "--limit", "h1", "--yes")
+    assert day.hosts["h1"].sh(f"cat {UNIT_PATH}").stdout == UNIT
+    day.override()
+
+
+def test_a_gate_that_fails_gives_the_unit_back_and_touches_nothing(
+    day: Day, imported: dict[str, Any]
+) -> None:
+    """More memory is demanded than this host has left."""
+    day.override(memory={"min_available": "440GiB"})
+    before = day.process()
+    done = day.opsctl("deploy", "--limit", "h1", "--yes", ends=5)
+    assert "memory: " in done.stderr and "demanded by memory.min_available" in done.stderr
+    assert day.process() == before
+    host = day.hosts["h1"]
+    assert host.sh(f"cat {UNIT_PATH}").stdout == UNIT
+    assert day.show("DropInPaths") == f"{UNIT_PATH}.d/10-limits.conf"
+    assert (day.show("Restart"), day.show("NeedDaemonReload")) == ("always", "no")
+    day.override()
+
+
+def test_an_edited_unit_is_told_and_what_runs_is_imported(day: Day) -> None:
+    host = day.hosts["h1"]
+    host.sh(f"sed -i 's/--hicache-ratio 2 /--hicache-ratio 3 /' {UNIT_PATH}")
+    done = day.opsctl("import", "--host", "h1", "--unit", "sglang-kimi")
+    host.put(UNIT_PATH, UNIT.encode())
+    assert "flags.hicache-ratio: 2.0 runs, 3.0 stands in the unit" in done.stderr
+    assert "its files were changed after this start" in done.stderr
+    assert "hicache-ratio: 2.0" in done.stdout
+
+
+def test_a_bare_process_is_found_and_told(day: Day) -> None:
+    """On h2, from a login, with a port of its own; then a second one: which of them is asked."""
+    host, said = day.hosts["h2"], f"{COMMAND} --port 30100 --api-key {KEY}"
+    assert "no SGLang server runs on h2" in day.opsctl("import", "--host", "h2", ends=2).stderr
+    host.sh(f"nohup {said} > /root/engine.log 2>&1 < /dev/null & sleep 1")
+    done = day.opsctl("import", "--host", "h2", "--name", "bare")
+    assert "no unit looks after it" in done.stderr and "nohup" in done.stderr
+    described = yaml.safe_load(done.stdout)["sglang_services"]["bare"]
+    assert described["port"] == 30100 and described["engine"] == {"version": "0.5.9"}
+    host.sh(f"systemd-run -q --unit=other {said.replace('30100', '30200')}; sleep 1")
+    several = day.opsctl("import", "--host", "h2", ends=2).stderr
+    assert "2 SGLang servers run on h2; say which" in several
+    assert "--unit other.service: SGLang 0.5.9" in several and "--pid " in several
+    other = day.opsctl("import", "--host", "h2", "--unit", "other")
+    assert "port: 30200" in other.stdout
