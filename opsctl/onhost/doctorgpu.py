@@ -9,6 +9,7 @@ from opsctl.onhost import doctorcards, gpufacts, hostfacts
 from opsctl.onhost.doctordriver import cards_on_bus, out, state
 from opsctl.onhost.doctorfault import FAIL, WARN, Fault, Finding, Found, table
 
+_BUS = re.compile(r"[0-9a-f]{4,8}:")
 RESET = "drain the host; nvidia-smi -r -i {gpu}, or reboot"
 VENDOR = "take the card out of service; the vendor replaces it"
 FAULTS = table(
@@ -159,7 +160,7 @@ def _presence(
         index = card["index"]
         if only is not None and index not in only:
             continue
-        where = f"GPU {index}" + (f" ({card['bus']})" if card.get("bus") else "")
+        where = f"GPU {index}" + (f" ({card['bus']})" if _BUS.match(card.get("bus") or "") else "")
         if card["state"] == "lost":
             found.fault("gpu-lost", f"{where} is lost")
         elif card["state"] == "error":

@@ -14,6 +14,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from opsctl.rehearsal import nvidia_details
+
 GPUS = Path("/run/opsctl-rehearsal/gpus.json")
 RULE = "+-----------------------------------------+------------------------+----------------------+"
 NOTE = "REHEARSAL: no GPU is here, the figures come from a scenario file"
@@ -174,6 +176,10 @@ def answer(argv: Sequence[str], box: Box, now: str) -> tuple[str, int]:
     form = options.get("--format", "").split(",")
     if "--version" in options:
         return version(box), 0
+    if "-q" in options and "-x" in options:
+        return nvidia_details.xml(box, bus, uuid), 0
+    if argv[:1] == ["topo"]:
+        return (nvidia_details.peers if "-p2p" in options else nvidia_details.topology)(box), 0
     if "-L" in options or "--list-gpus" in options:
         return "".join(
             f"GPU {g['index']}: {box['name']} (UUID: {uuid(g)})\n" for g in box["gpus"]

@@ -1,0 +1,419 @@
+"""Faults planted in hosts where nothing is wrong: each is found and named, and nothing else is.
+
+A row changes texts of the host; what the host says then is judged as `opsctl doctor` would.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from opsctl.onhost import doctor
+from tests.unit.doctor import hosts
+
+Seen = dict[str, Any]
+Plant = Callable[[Seen], None]
+GiB = 1 << 30
+
+
+def found(seen: Seen) -> dict[str, list[str]]:
+    """Fault → its details, of everything that is not well."""
+    told: dict[str, list[str]] = {}
+    for one in doctor.judge(seen):
+        if one.status != "pass":
+            told.setdefault(one.fault or f"?{one.check}", []).append(one.detail)
+    return told
+
+
+# -- how a fault is planted
+
+
+def said(command: str, old: str, new: str, times: int = -1) -> Plant:
+    """Another text in what a command says."""
+
+    def plant(seen: Seen) -> None:
+        answer = seen["commands"][command]
+        assert old in answer["out"], (command, old)
+        answer["out"] = answer["out"].replace(old, new, times)
+
+    return plant
+
+
+def says(command: str, out: str, state: str = "ok") -> Plant:
+    return lambda seen: seen["commands"][command].update(out=out, state=state)
+
+
+def card(old: str, new: str) -> Plant:
+    """Another line in nvidia-smi's XML, for GPU 0 only."""
+    return said("smi-details", old, new, 1)
+
+
+def file(path: str, text: str | None) -> Plant:
+    def plant(seen: Seen) -> None:
+        seen["files"].pop(path, None)
+        if text is not None:
+            seen["files"][path] = text
+
+    return plant
+
+
+def put(path: str, value: Any) -> Plant:
+    """A value at "services.0.unit.active" and the like."""
+
+    def plant(seen: Seen) -> None:
+        *way, last = path.split("|")
+        place: Any = seen
+        for step in way:
+            place = place[int(step)] if isinstance(place, list) else place[step]
+        if isinstance(place, list):
+            place[int(last)] = value
+        else:
+            place[last] = value
+
+    return plant
+
+
+def log(line: str) -> Plant:
+    def plant(seen: Seen) -> None:
+        seen["commands"]["kernel"]["out"] += f"2026-11-01T11:00:00+0000 gpu1 kernel: {line}\n"
+
+    return plant
+
+
+def both(*plants: Plant) -> Plant:
+    def plant(seen: Seen) -> None:
+        for one in plants:
+            one(seen)
+
+    return plant
+
+
+def mine(path: str, value: Any) -> Plant:
+    return put(f"services|0|{path}", value)
+
+
+def gone(index: int) -> Plant:
+    """A card that fell off the bus after boot: sysfs has it, nvidia-smi lists one less."""
+
+    def plant(seen: Seen) -> None:
+        for name in ("smi-cards", "smi-short"):
+            lines = seen["commands"][name]["out"].splitlines(keepends=True)
+            seen["commands"][name]["out"] = "".join(lines[:index] + lines[index + 1 :])
+        seen["commands"]["smi"]["out"] = ""
+
+    return plant
+
+
+BUS0 = "00000000:11:00.0"
+ROW0 = f"0, {hosts.RTX}, GPU-0000, 97887, 94292, Disabled, 580.105.08, 12.0, {BUS0}, 5, 16"
+MISMATCH = (
+    "Failed to initialize NVML: Driver/library version mismatch\nNVML library version: 550.144\n"
+)
+OTHER = "NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver.\n"
+EVERY_SMI = ("smi", "smi-cards", "smi-short", "smi-processes", "smi-details", "smi-topology",
+             "smi-p2p")  # fmt: skip
+
+
+def smi(out: str, state: str = "ok") -> Plant:
+    return both(*[says(name, out, state) for name in EVERY_SMI])
+
+
+ENGINE = "engine|packages"
+# (fault, on which host, how it is planted, words of the detail, what else it brings by nature)
+FAULTS: list[tuple[str, str, Plant, str, set[str]]] = [
+    # the host
+    ("os-unsupported", "reference",
+     file("/etc/os-release", 'PRETTY_NAME="Debian GNU/Linux 11"\nID=debian\nVERSION_ID="11"\n'),
+     "Debian GNU/Linux 11", set()),
+    ("os-unsupported", "reference",
+     file("/etc/os-release",
+          'PRETTY_NAME="Rocky Linux 8.10"\nID=rocky\nID_LIKE="rhel"\nVERSION_ID="8.10"\n'),
+     "Rocky Linux 8.10", set()),
+    ("os-unsupported", "reference",
+     file("/etc/os-release", 'PRETTY_NAME="Arch Linux"\nID=arch\n'), "Arch Linux", set()),
+    ("python-old", "reference", put("python", "3.8.10"), "Python 3.8.10", set()),
+    ("systemd-old", "reference", says("systemd", "systemd 245 (245.4-4ubuntu3)"), "245", set()),
+    ("systemd-dead", "bare", put("systemd_error", "Failed to connect to bus: Host is down"),
+     "Failed to connect to bus", set()),
+    ("cgroup-v1", "reference", file("/sys/fs/cgroup/cgroup.controllers", None), "unified", set()),
+    ("open-files", "reference", file("/proc/sys/fs/nr_open", "65536\n"), "65536", set()),
+    ("clock-free", "reference",
+     both(says("clock", "NTP=no\nNTPSynchronized=no\n"),
+          put("units|systemd-timesyncd.service|active", "inactive")), "no service", set()),
+    ("clock-free", "reference", says("clock", "NTP=yes\nNTPSynchronized=no\n"),
+     "systemd-timesyncd.service runs, and has not reached", set()),
+    ("journal-volatile", "reference", put("journal", False), "in memory", set()),
+    ("kernel-died", "reference", file("/proc/sys/kernel/tainted", f"{12289 | 1 << 7}\n"),
+     "oops", set()),
+    ("machine-check", "reference", log("mce: [Hardware Error]: Machine check events logged"),
+     "Machine check events logged", set()),
+    ("kernel-lockup", "reference", log("watchdog: BUG: soft lockup - CPU#3 stuck for 26s!"),
+     "CPU#3 stuck", set()),
+    ("oom", "reference",
+     log("Out of memory: Killed process 4001 (sglang::schedul) total-vm:1kB, anon-rss:2kB"),
+     "Killed process 4001", set()),
+    ("oom-group", "reference",
+     log("Memory cgroup out of memory: Killed process 4808 (sglang::schedul) anon-rss:72665692kB"),
+     "Memory cgroup out of memory", set()),
+    ("disk-errors", "reference",
+     log("critical medium error, dev nvme0n1, sector 12345 op 0x0:(READ)"), "nvme0n1", set()),
+    ("disk-errors", "reference", log("blk_update_request: I/O error, dev sda, sector 9"),
+     "dev sda", set()),
+    ("reboot-waits", "reference",
+     both(put("reboot", True), file("/run/reboot-required.pkgs", "linux-image-6.1.0-40-amd64\n")),
+     "linux-image-6.1", set()),
+    ("swap-used", "reference",
+     file("/proc/meminfo", hosts.MEMINFO.replace("SwapFree:        8388604", "SwapFree: 8388600")),
+     "kimi forbids it", set()),
+    ("swap-full", "bare",
+     file("/proc/meminfo", hosts.MEMINFO.replace("SwapFree:        8388604", "SwapFree: 124")),
+     "8.00 GiB of 8.00 GiB", set()),
+    ("memory-short", "reference",
+     file("/proc/meminfo", hosts.MEMINFO.replace("82418073", "18412345")),
+     "18 GiB available", set()),
+    ("overcommit", "reference", file("/proc/sys/vm/overcommit_memory", "2\n"), "is 2", set()),
+    ("hugepages-idle", "reference",
+     put("hugepages", [{"size": 2 << 20, "total": 51200, "free": 51200}]), "100 GiB", set()),
+    ("hugepages-idle", "reference",
+     put("hugepages", [{"size": 1 << 30, "total": 16, "free": 8}]), "8.00 GiB", set()),
+    ("zone-reclaim", "reference", file("/proc/sys/vm/zone_reclaim_mode", "1\n"), "not 0", set()),
+    ("numa-uneven", "reference", put("nodes|1|total", 112 * GiB), "node 1 has 112 GiB", set()),
+    ("shm-none", "reference", put("disks|/dev/shm|filesystem", False), "not mounted", set()),
+    ("shm-small", "reference",
+     put("disks|/dev/shm", hosts.disk(64 << 20, 64 << 20, filesystem=True)),
+     "0.06 GiB", set()),
+    ("shm-full", "reference", put("disks|/dev/shm|free", 2 * GiB), "2.00 GiB of 225 GiB", set()),
+    ("tmp-noexec", "reference", put("disks|/tmp|noexec", True), "noexec", set()),
+    ("disk-full", "reference", put("disks|/var/lib/opsctl|free", 1 << 20), "1 MiB", set()),
+    ("disk-readonly", "reference", put("disks|/etc/opsctl|readonly", True), "/etc/opsctl", set()),
+    ("disk-low", "reference", put("disks|/var/log|free", 200 << 20), "/var/log", set()),
+    ("inodes-out", "reference", put("disks|/var/cache/opsctl|inodes_free", 12),
+     "12 inodes", set()),
+    # the driver
+    ("driver-none", "reference",
+     both(file("/proc/driver/nvidia/version", None), smi("", "missing"),
+          file("/proc/modules", "ext4 1 1\n")),
+     "8 NVIDIA cards on the bus", {"gpu-none"}),
+    ("driver-smi-missing", "reference", smi("", "missing"), "nvidia-smi", {"gpu-none"}),
+    ("driver-mismatch", "reference", smi(MISMATCH), "the library is 550.144", {"gpu-none"}),
+    ("driver-dead", "reference", smi(OTHER), "couldn't communicate", {"gpu-none"}),
+    ("driver-hangs", "reference", smi("", "hung"), "did not answer", {"gpu-none"}),
+    ("driver-waits", "reference", says("module-version", "590.48.01\n"), "on disk is 590.48.01",
+     set()),
+    ("driver-old", "reference",
+     both(file("/proc/driver/nvidia/version",
+               "NVRM version: NVIDIA UNIX x86_64 Kernel Module  535.183.01  Sun May 12\n"),
+          says("module-version", "535.183.01\n")), "needs 550.54.14", set()),
+    ("driver-old", "reference", mine("manifest", hosts.manifest("0.5.23") | {
+        "engine": {"version": "0.5.9", "root": "/opt/sglang/0.5.9"},
+        "needs": hosts.needs("0.5.23") | {"driver": "590.0.0"}}), "needs 590.0.0", set()),
+    ("nouveau", "reference",
+     both(file("/proc/modules", "nouveau 1 0\n"), put("pci|2|driver", "nouveau")),
+     "0000:31:00.0", set()),
+    ("unsigned-module", "reference",
+     both(put("secure_boot", True), file("/proc/modules", "ext4 1 1\n"),
+          log("Loading of module nvidia: Key was rejected by service")),
+     "Key was rejected", set()),
+    ("fabric-manager-missing", "nvswitch",
+     put("units|nvidia-fabricmanager.service|load", "not-found"), "4 NVSwitches", set()),
+    ("fabric-manager-stopped", "nvswitch",
+     put("units|nvidia-fabricmanager.service|active", "failed"), "is failed", set()),
+    ("fabric-manager-version", "nvswitch",
+     says("fabric-version", "Fabric Manager version is : 580.95.05\n"), "580.95.05", set()),
+    ("fabric-wait", "nvswitch",
+     card("<state>Completed</state><status>Success</status>",
+          "<state>In Progress</state><status>N/A</status>"), "state In Progress", set()),
+    ("xid-card", "reference",
+     log("NVRM: Xid (PCI:0000:41:00): 79, pid='<unknown>', GPU has fallen off the bus."),
+     "Xid 79 on 0000:41:00", set()),
+    ("xid-card", "reference",
+     log("NVRM: Xid (PCI:0000:41:00): 119, pid=7, Timeout after 45s of waiting for RPC response"),
+     "GSP", set()),
+    ("xid-program", "reference",
+     log("NVRM: Xid (PCI:0000:41:00): 31, pid=7, name=sglang::schedul, Ch 00000008"),
+     "not its own", set()),
+    ("sxid", "nvswitch",
+     log("nvidia-nvswitch3: SXid (PCI:0000:04:00.0): 20034, Fatal, Link 30 LTSSM Fault Up"),
+     "SXid 20034", set()),
+    ("toolkit-major", "reference",
+     says("nvcc", "Cuda compilation tools, release 13.0, V13.0.88\n"), "nvcc 13.0", set()),
+    ("toolkit-missing", "reference", says("nvcc", "", "missing"), "12.8", set()),
+    # the cards
+    ("gpu-none", "bare", put("services", [hosts.service()]), "kimi takes 8",
+     {"toolkit-missing"}),
+    ("gpu-lost", "reference",
+     both(says("smi-cards", "".join(
+         f"{line}\n" if not line.startswith("3,") else
+         "3, " + ", ".join(["[GPU is lost]"] * 10) + "\n"
+         for line in hosts.cards(hosts.RTX, 94292, "12.0").splitlines()))),
+     "GPU 3 is lost", {"gpu-too-few"}),
+    ("gpu-lost", "reference",
+     both(says("smi-cards", "Unable to determine the device handle for GPU0000:11:00.0: Unknown "
+               "Error\n" + hosts.cards(hosts.RTX, 94292, "12.0").partition("\n")[2])),
+     "lost", {"gpu-too-few"}),
+    ("gpu-error", "reference", said("smi-cards", ROW0, ROW0.replace(hosts.RTX, "ERR!")),
+     "ERR!", {"gpu-too-few"}),
+    ("gpu-error", "reference",
+     said("smi-cards", ROW0, ROW0.replace("94292", "[Unknown Error]")), "ERR!", {"gpu-too-few"}),
+    ("gpu-off-bus", "reference", gone(7), "0000:81:00.0", {"gpu-too-few"}),
+    ("gpu-too-few", "reference", mine("manifest", hosts.manifest(ranks=["TP0"] * 16)),
+     "takes 16 GPUs, 8 are sound", set()),
+    ("gpu-absent", "reference", mine("manifest", hosts.manifest(gpus=[6, 7, 8], ranks=["TP0"])),
+     "GPU 8 is not here", set()),
+    ("gpu-mig", "reference", said("smi-cards", ROW0, ROW0.replace("Disabled", "Enabled")),
+     "split by MIG", {"gpu-too-few"}),
+    ("gpu-mig-pending", "reference",
+     card("<pending_mig>Disabled</pending_mig>", "<pending_mig>Enabled</pending_mig>"),
+     "Enabled waits", set()),
+    ("gpu-partitioned", "amd", said("rocm", "NPS1, SPX", "NPS4, CPX"), "CPX", set()),
+    ("sensor-dead", "amd", said("rocm", "42.0\u00b0C      135.0W", "511.0\u00b0C     1072.7W"),
+     "511 °C and 1073 W", set()),
+    ("gpu-mixed", "reference",
+     said("smi-cards", ROW0, ROW0.replace(hosts.RTX, "NVIDIA RTX 6000 Ada Generation")),
+     "RTX 6000 Ada", set()),
+    ("gpu-old", "reference", said("smi-cards", "12.0", "7.0"), "7.0", set()),
+    ("gpu-new", "reference", said("smi-cards", ", 12.0,", ", 13.0,"), "13.0", set()),
+    ("ecc-volatile", "reference",
+     card("<dram_uncorrectable>0<", "<dram_uncorrectable>2<"), "2 uncorrectable", set()),
+    ("ecc-volatile", "reference",
+     card("<sram_uncorrectable_secded>0<", "<sram_uncorrectable_secded>1<"), "1 uncorr", set()),
+    ("ecc-aggregate", "reference",
+     card("<dram_correctable>9</dram_correctable><dram_uncorrectable>0<",
+          "<dram_correctable>9</dram_correctable><dram_uncorrectable>5<"), "5 uncorr", set()),
+    ("ecc-sram", "reference", card("exceeded>No<", "exceeded>Yes<"), "threshold", set()),
+    ("ecc-pending", "reference", card("<pending_ecc>Enabled<", "<pending_ecc>Disabled<"),
+     "Disabled waits", set()),
+    ("rows-pending", "reference", card("row_pending>No<", "row_pending>Yes<"), "waits", set()),
+    ("rows-failed", "reference", card("row_failure>No<", "row_failure>Yes<"), "failed", set()),
+    ("pages-pending", "reference", card("retirement>N/A<", "retirement>Yes<"), "retired", set()),
+    ("gpu-reset", "reference", card("required>No<", "required>Yes<"), "asks for a reset", set()),
+    ("gpu-recovery", "reference", card("action>None<", "action>Drain and Reset<"),
+     "Drain and Reset", set()),
+    ("persistence-off", "reference",
+     card("<persistence_mode>Enabled", "<persistence_mode>Disabled"),
+     "GPU 0", set()),
+    ("compute-prohibited", "reference", card("<compute_mode>Default", "<compute_mode>Prohibited"),
+     "Prohibited", set()),
+    ("compute-exclusive", "reference",
+     card("<compute_mode>Default", "<compute_mode>Exclusive_Process"), "Exclusive", set()),
+    ("link-narrow", "reference", card("<current_link_width>16x", "<current_link_width>8x"),
+     "8 of 16 lanes", set()),
+    ("link-slow", "reference", card("<current_link_gen>5", "<current_link_gen>3"), "3 of 5", set()),
+    ("power-cap", "reference", card("<current_power_limit>600", "<current_power_limit>450"),
+     "450 W of 600 W", set()),
+    ("power-brake", "reference",
+     card("hw_power_brake_slowdown>Not Active", "hw_power_brake_slowdown>Active"), "brake", set()),
+    ("thermal", "reference",
+     card("hw_thermal_slowdown>Not Active", "hw_thermal_slowdown>Active"), "heat", set()),
+    # how they reach each other
+    ("topology-split", "reference",
+     mine("manifest", hosts.manifest(gpus=[2, 3, 4, 5], ranks=["a", "b", "c", "d"])),
+     "crosses nodes [0, 1]", set()),
+    ("nvlink-uneven", "nvswitch", said("smi-topology", "NV18", "NV17", 1), "NV17", set()),
+    ("p2p-chipset", "reference", said("smi-p2p", "OK", "CNS"), "28 pairs", set()),
+    ("p2p-off", "reference", said("smi-p2p", "OK", "DR"), "28 pairs", set()),
+    # services
+    ("port-taken", "reference", mine("port_holder", "PID 77 (nginx)"), "30000 is held by PID 77",
+     set()),
+    ("user-missing", "reference", mine("user", None), "no user sglang", set()),
+    ("model-missing", "reference", mine("model|exists", False), "/srv/models/Kimi-K2.5", set()),
+    ("model-incomplete", "reference",
+     mine("model|missing", ["model-00003-of-00064.safetensors"]), "model-00003", set()),
+    ("model-odd", "reference", mine("model|problems", ["config.json is missing"]), "config.json",
+     set()),
+    ("model-unreadable", "reference", mine("model|access|2|mode", 0o700), "/srv/models", set()),
+    ("model-unreadable", "reference", mine("model|access|4|mode", 0o600), "config.json", set()),
+    ("disk-model", "nvswitch",
+     both(mine("model|exists", False), mine("manifest", hosts.manifest(
+         model={"path": "/srv/models/Kimi-K2.5", "draft_path": None, "size": 547 * 10**9}))),
+     "the model takes 509 GiB", {"model-missing"}),
+    ("disk-engine", "nvswitch",
+     both(mine("engine|exists", False), put("disks|/opt/sglang/0.5.9|free", 3 * GiB)),
+     "3.00 GiB", {"engine-missing"}),
+    ("engine-missing", "reference", mine("engine|exists", False), "/opt/sglang/0.5.9", set()),
+    ("engine-python", "reference", mine("engine|python", False), "leads nowhere", set()),
+    ("engine-none", "reference", mine("engine|importable", False), "no SGLang", set()),
+    ("engine-version", "reference", mine(f"{ENGINE}|sglang", "0.5.8.post1"), "0.5.8.post1", set()),
+    ("engine-version", "reference",
+     mine(f"{ENGINE}|sglang", "0.5.6.post3.dev975+g4935344fc"), "dev975", set()),
+    ("engine-package", "reference", mine(f"{ENGINE}|sgl-kernel", "0.3.20"), "0.3.20", set()),
+    ("engine-package", "reference",
+     mine(ENGINE, {"sglang": "0.5.9", "torch": "2.9.1", "flashinfer-python": "0.6.3"}),
+     "sgl-kernel is not there", set()),
+    ("torch-cpu", "reference",
+     mine("engine|torch", "__version__ = '2.9.1+cpu'\ncuda: Optional[str] = None\n"),
+     "without CUDA", set()),
+    ("torch-driver", "reference",
+     both(mine("engine|torch", "cuda: Optional[str] = '13.0'\n"),
+          file("/proc/driver/nvidia/version",
+               "NVRM version: NVIDIA UNIX x86_64 Kernel Module  570.124.06  Wed Feb 26\n"),
+          says("module-version", "570.124.06\n"),
+          says("nvcc", "Cuda compilation tools, release 13.0, V13.0.88\n")),
+     "CUDA 13.0, driver 570.124.06", set()),
+    ("memlock", "reference",
+     mine("limits", hosts.LIMITS.replace("unlimited            unlimited ",
+                                         "8388608              8388608   ")), "0.01 GiB", set()),
+    ("nofile", "reference", mine("limits", hosts.LIMITS.replace("1048576", "1024   ")), "1024",
+     set()),
+    ("orphan", "reference",
+     both(put("strays", [{"pid": 900, "comm": "sglang::schedul", "unit": "session-3.scope"}]),
+          said("smi-processes", "GPU-0000, 4001, 94280", "GPU-0000, 900, 94280")),
+     "process 900 (sglang::schedul) in session-3.scope, 92 GiB", set()),
+    ("gpu-stranger", "reference",
+     said("smi-processes", "GPU-0000, 4001, 94280\n",
+          "GPU-0000, 4001, 94280\nGPU-0000, 900, 1000\n"), "process 900 holds 0.98 GiB of GPU 0",
+     set()),
+    ("gpu-memory", "reference",
+     said("smi-processes", "GPU-0000, 4001, 94280\n", ""), "GPU 0: 92 GiB", set()),
+    ("unit-failed", "reference",
+     both(mine("unit|active", "failed"), mine("unit|result", "signal")), "(signal)", set()),
+    ("unit-edited", "reference", mine("release|edited", True), "by hand", set()),
+    ("unit-stale", "reference", mine("unit|reload", "yes"), "changed on disk", set()),
+    ("secret-mode", "reference", mine("secrets|0|mode", 0o644), "0644", set()),
+    ("swap-pending", "reference", mine("pending", True), "no guard at work", set()),
+    ("lock-left", "reference",
+     mine("lock", {"owner": "me@laptop", "state": "waiting"}), "me@laptop", set()),
+    ("deadman-left", "reference",
+     put("units|opsctl-deadman-kimi.timer",
+         {"load": "loaded", "active": "active", "sub": "waiting", "enabled": ""}),
+     "opsctl-deadman-kimi.timer", set()),
+    ("recover-off", "reference", put("units|opsctl-recover.service|enabled", "disabled"),
+     "disabled", set()),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("host", ["reference", "nvswitch", "bare", "amd"])
+def test_nothing_is_invented_where_nothing_is_wrong(host: str) -> None:
+    assert found(getattr(hosts, host)()) == {}
+
+
+@pytest.mark.parametrize(
+    ("fault", "host", "plant", "words", "more"), FAULTS, ids=[row[0] for row in FAULTS]
+)
+def test_a_planted_fault_is_found_and_nothing_else(
+    fault: str, host: str, plant: Plant, words: str, more: set[str]
+) -> None:
+    seen = getattr(hosts, host)()
+    plant(seen)
+    told = found(seen)
+    known = {name for name in told if not name.startswith("?")}
+    assert known == {fault, *more}, told
+    assert any(words in detail for detail in told[fault]), told[fault]
+
+
+def test_every_kind_of_fault_is_planted() -> None:
+    assert {row[0] for row in FAULTS} == set(doctor.FAULTS)
+    assert len(set(doctor.FAULTS)) >= 60
+
+
+def test_every_finding_says_why_and_what_mends_it() -> None:
+    for fault, host, plant, _, _ in FAULTS:
+        seen = getattr(hosts, host)()
+        plant(seen)
+        for one in doctor.judge(seen):
+            if one.fault == fault:
+                assert one.cause and one.mend, fault
+                assert "{" not in one.cause + one.mend and "\n" not in one.detail, one
+                assert one.status == doctor.FAULTS[fault].status
