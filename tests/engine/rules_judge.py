@@ -26,7 +26,6 @@ os.environ.update(TRANSFORMERS_OFFLINE="1", HF_HUB_OFFLINE="1", SGLANG_DISABLE_C
 warnings.filterwarnings("ignore")
 
 import torch  # noqa: E402
-import transformers  # noqa: E402
 from transformers import configuration_utils  # noqa: E402
 from transformers.models.auto.configuration_auto import CONFIG_MAPPING, AutoConfig  # noqa: E402
 
@@ -66,7 +65,15 @@ def everywhere(name: str, value: Any) -> None:
             setattr(module, name, value)
 
 
+PRETENDED: list[Any] = []
+
+
 def pretend(mib: int, capability: tuple[int, int]) -> None:
+    """Anew only for another card, or for modules that came in between: it takes a while."""
+    now = [mib, capability, len(sys.modules)]
+    if now == PRETENDED:
+        return
+    PRETENDED[:] = now
     major = capability[0]
     torch.cuda.get_device_capability = lambda *_, **__: capability
     torch.cuda.is_available = lambda: True
@@ -174,9 +181,9 @@ def main() -> None:
     folder = Path(sys.argv[1])
     for line in sys.stdin:
         try:
-            with contextlib.redirect_stdout(io.StringIO()):
-                with contextlib.redirect_stderr(io.StringIO()):
-                    found = resolve(json.loads(line), folder)
+            hidden = io.StringIO()
+            with contextlib.redirect_stdout(hidden), contextlib.redirect_stderr(hidden):
+                found = resolve(json.loads(line), folder)
             answer: dict[str, Any] = {"values": found}
         except (Exception, SystemExit) as problem:
             answer = {"error": f"{type(problem).__name__}: {problem}"[:600]}

@@ -18,6 +18,9 @@ BASE, DECODE, PREFILL = (
 )  # fmt: skip
 ALL = f"{BASE} {PREFILL} {DECODE}"
 EVERY = "base prefill decode"
+_DETERMINISTIC = (
+    "DeepseekV2ForCausalLM", "DeepseekV3ForCausalLM", "DeepseekV32ForCausalLM",
+)  # fmt: skip
 # backend → the one page size that it takes
 FORCED = {"flashmla": 64, "cutlass_mla": 128, "hpc_ops": 64}
 # backend → page sizes that it takes; any other becomes 64
@@ -28,7 +31,7 @@ def pages(v: View, backend: str) -> tuple[int, ...]:
     """The page sizes that a backend takes in this release; () for any."""
     if backend in FORCED:
         return (FORCED[backend],)
-    if backend == "trtllm_mha" and v.since("0.5.16"):
+    if backend == "trtllm_mha" and v.since("0.5.17"):
         return (*TAKES[backend], 128)
     return TAKES.get(backend, ())
 
@@ -36,7 +39,7 @@ def pages(v: View, backend: str) -> tuple[int, ...]:
 @THEME.rule(
     REWRITE, "one-backend-for-both-phases", ALL,
     "prefill-attention-backend and decode-attention-backend are the same",
-    "the backend of both phases is the backend", ">=0.5.3",
+    "the backend of both phases is the backend", ">=0.5.5",
 )  # fmt: skip
 def _(v: View) -> Mapping[str, Any] | None:
     same = v[PREFILL] is not None and v[PREFILL] == v[DECODE]
@@ -70,19 +73,33 @@ def _(v: View) -> bool:
 @THEME.rule(
     REWRITE, "deterministic-flashinfer-without-radix",
     "disable-radix-cache attention-backend enable-deterministic-inference",
-    "enable-deterministic-inference with attention-backend flashinfer",
-    "flashinfer is deterministic only without a prefix cache", ">=0.5.3",
+    "enable-deterministic-inference with attention-backend flashinfer (in 0.5.3 triton too)",
+    "this backend is deterministic only without a prefix cache", ">=0.5.3",
 )  # fmt: skip
 def _(v: View) -> Mapping[str, Any] | None:
-    if v["enable-deterministic-inference"] and v[BASE] == "flashinfer":
+    keeps = ("fa3", "triton") if v.since("0.5.3.post1") else ("fa3",)
+    if v["enable-deterministic-inference"] and v[BASE] in {"flashinfer", "triton"} - {*keeps}:
         return {"disable-radix-cache": True}
     return None
 
 
 @THEME.rule(
+    REFUSE, "deterministic-latents", "attention-backend enable-deterministic-inference",
+    "enable-deterministic-inference with flashinfer on DeepSeek V2 to V3.2",
+    "flashinfer is not deterministic on this model; fa3 and triton are", ">=0.5.5",
+)  # fmt: skip
+def _(v: View) -> bool:
+    return (
+        bool(v["enable-deterministic-inference"])
+        and v[BASE] == "flashinfer"
+        and v.architecture in _DETERMINISTIC
+    )
+
+
+@THEME.rule(
     REFUSE, "flex-without-speculation", "speculative-algorithm attention-backend",
     "flex_attention with speculation", "attention-backend flex_attention cannot verify drafts",
-    ">=0.5.4",
+    ">=0.5.3",
 )  # fmt: skip
 def _(v: View) -> bool:
     return v[BASE] == "flex_attention" and v.algorithm != ""
@@ -205,7 +222,7 @@ def _(v: View) -> Mapping[str, Any] | None:
 def _(v: View) -> bool | None:
     if not v.runs_on("trtllm_mha", phases=EVERY) or v.sm is None:
         return None
-    return v.sm not in ((9, 10, 12) if v.since("0.5.16") else (10,))
+    return v.sm not in ((9, 10, 12) if v.since("0.5.19") else (10,))
 
 
 @THEME.rule(
@@ -227,7 +244,7 @@ def _(v: View) -> Mapping[str, Any] | None:
 
 @THEME.rule(
     REWRITE, "fa3-reads-no-e5m2", "attention-backend kv-cache-dtype",
-    "attention-backend fa3 with kv-cache-dtype fp8_e5m2", "fa3 reads fp8_e4m3 only",
+    "attention-backend fa3 with kv-cache-dtype fp8_e5m2", "fa3 reads fp8_e4m3 only", ">=0.5.5",
 )  # fmt: skip
 def _(v: View) -> Mapping[str, Any] | None:
     if v[BASE] == "fa3" and v["kv-cache-dtype"] == "fp8_e5m2":
@@ -236,15 +253,36 @@ def _(v: View) -> Mapping[str, Any] | None:
 
 
 @THEME.rule(
+    REFUSE, "fa4-prefills-only", f"{BASE} {DECODE}", "fa4 for decoding",
+    "fa4 has kernels for prefill alone: write it as prefill-attention-backend", "<=0.5.7",
+)  # fmt: skip
+def _(v: View) -> bool:
+    return v.runs_on("fa4")
+
+
+@THEME.rule(
+    REFUSE, "no-default-on-consumer-blackwell", BASE,
+    "SM 12, a model without MLA, and attention-backend is unset",
+    "it chooses trtllm_mha for this card, which has no kernels for it: set attention-backend, for "
+    "example to flashinfer", ">=0.5.6.post1,<=0.5.6.post2",
+)  # fmt: skip
+def _(v: View) -> bool:
+    chosen = v[BASE] is None and v.sm == 12 and v.latent is False
+    return chosen and v.number("speculative-eagle-topk", 0) < 2
+
+
+@THEME.rule(
     REWRITE, "fa4-pages", f"page-size {ALL}",
-    "fa4 (of prefill alone up to 0.5.10.post1) on a model without MLA; later on SM 10 alone",
-    "fa4 works on pages of 128 tokens",
+    "fa4 (up to 0.5.14 of prefill alone) on a model without MLA, from 0.5.10 on only on SM 10",
+    "fa4 works on pages of 128 tokens", ">=0.5.4",
 )  # fmt: skip
 def _(v: View) -> Mapping[str, Any] | None:
-    phases = EVERY if v.since("0.5.11") else "prefill"
+    phases = EVERY if v.since("0.5.15") else "prefill"
     if not v.runs_on("fa4", phases=phases) or v.latent is not False:
         return None
-    if v.since("0.5.11") and (v.sm != 10 or v.number("speculative-eagle-topk", 0) > 1):
+    if v.since("0.5.10") and v.sm != 10:
+        return None
+    if v.since("0.5.15") and v.number("speculative-eagle-topk", 0) > 1:
         return None
     return {"page-size": 128}
 
@@ -263,7 +301,7 @@ def _(v: View) -> Mapping[str, Any] | None:
     REFUSE, "fp4-backends", f"{ALL} kv-cache-dtype",
     "kv-cache-dtype fp4_e2m1 with a backend that does not read it",
     "attention-backend {attention-backend} does not read kv-cache-dtype fp4_e2m1",
-    ">=0.5.7,<=0.5.13.post1",
+    ">=0.5.7,<=0.5.15.post1",
 )  # fmt: skip
 def _(v: View) -> bool | None:
     if v["kv-cache-dtype"] != "fp4_e2m1" or v.written(PREFILL, DECODE) or v[BASE] is None:
@@ -286,7 +324,7 @@ def _(v: View) -> Mapping[str, Any] | None:
 
 @THEME.rule(
     REFUSE, "dsa-dtypes", "kv-cache-dtype", "DeepSeek sparse attention with fp8_e5m2",
-    "this model's sparse attention reads bfloat16 or fp8_e4m3 only", ">=0.5.6",
+    "this model's sparse attention reads bfloat16 or fp8_e4m3 only", ">=0.5.5",
 )  # fmt: skip
 def _(v: View) -> bool:
     sparse = "dsa" in (v.facts.model.get("kind") or ())

@@ -30,11 +30,15 @@ def _(v: View) -> Mapping[str, Any] | None:
 
 @THEME.rule(
     REWRITE, "prefill-without-graphs", "disable-cuda-graph disaggregation-mode",
-    "a prefill server (with enable-piecewise-cuda-graph only its decode graphs)",
-    "a prefill server never decodes", "<=0.5.9",
+    "a prefill server without piecewise graphs (up to 0.5.9 they have to be asked for)",
+    "a prefill server never decodes", "<=0.5.12.post1",
 )  # fmt: skip
 def _(v: View) -> Mapping[str, Any] | None:
-    if v.mode != "prefill" or v["enable-piecewise-cuda-graph"]:
+    if v.mode != "prefill":
+        return None
+    if v.since("0.5.10") and not v["disable-piecewise-cuda-graph"]:
+        return None
+    if not v.since("0.5.10") and v["enable-piecewise-cuda-graph"]:
         return None
     return {"disable-cuda-graph": True}
 
@@ -86,6 +90,14 @@ def _(v: View) -> bool:
 )  # fmt: skip
 def _(v: View) -> bool:
     return bool(v["encoder-only"] and v["language-only"])
+
+
+@THEME.rule(
+    REFUSE, "language-needs-encoders", "encoder-urls language-only",
+    "language-only without encoder-urls", "somebody has to encode", "<=0.5.12.post1",
+)  # fmt: skip
+def _(v: View) -> bool:
+    return bool(v["language-only"]) and not v["encoder-urls"]
 
 
 @THEME.rule(

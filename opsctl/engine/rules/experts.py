@@ -58,20 +58,26 @@ def _(v: View) -> bool:
 @THEME.rule(
     REFUSE, "flashinfer-cutlass-weights", "moe-runner-backend quantization",
     "moe-runner-backend flashinfer_cutlass with quantization that it has no kernels for",
-    "flashinfer_cutlass has no kernels for quantization {quantization}", ">=0.5.6",
+    "flashinfer_cutlass has no kernels for quantization {quantization}",
 )  # fmt: skip
 def _(v: View) -> bool:
-    takes = (None, "modelopt_fp4", "modelopt_fp8", "modelopt_mixed")
+    takes: set[str | None] = {"modelopt_fp4"}
+    if v.since("0.5.5"):
+        takes |= {None, "modelopt_fp8", "modelopt_mixed"}
     return v[RUNNER] == "flashinfer_cutlass" and v["quantization"] not in takes
 
 
 @THEME.rule(
     REFUSE, "flashinfer-trtllm-weights", "moe-runner-backend quantization",
-    "moe-runner-backend flashinfer_trtllm with quantization that it has no kernels for",
+    "moe-runner-backend flashinfer_trtllm with quantization that it has no kernels for (up to "
+    "0.5.6.post2 unset is none)",
     "flashinfer_trtllm has no kernels for quantization {quantization}",
 )  # fmt: skip
 def _(v: View) -> bool:
-    takes = {None, "modelopt_fp4", "fp8", "modelopt_fp8", "compressed-tensors"}
+    takes: set[str | None] = {"modelopt_fp4"}
+    takes |= {"fp8"} if v.since("0.5.3") else set()
+    takes |= {"modelopt_fp8"} if v.since("0.5.5") else set()
+    takes |= {None, "compressed-tensors"} if v.since("0.5.7") else set()
     if v.since("0.5.11"):
         takes |= {"mxfp8", "nvfp4_online", "modelopt_mixed"}
     return v[RUNNER] == "flashinfer_trtllm" and v["quantization"] not in takes
@@ -88,7 +94,7 @@ def _(v: View) -> Mapping[str, Any] | None:
 @THEME.rule(
     REFUSE, "cutlass-fp8-without-groups", "ep-size moe-runner-backend quantization",
     "moe-runner-backend cutlass with quantization fp8 and ep-size above 1",
-    "the FP8 experts of cutlass are not spread", ">=0.5.7",
+    "the FP8 experts of cutlass are not spread", ">=0.5.5",
 )  # fmt: skip
 def _(v: View) -> bool:
     return (
@@ -101,7 +107,7 @@ def _(v: View) -> bool:
 @THEME.rule(
     REFUSE, "two-batches-need-all-to-all", "enable-two-batch-overlap moe-a2a-backend",
     "enable-two-batch-overlap without an all-to-all backend (in later releases, and without DP "
-    "attention)", "there is no exchange to hide behind the other batch", ">=0.5.6",
+    "attention)", "there is no exchange to hide behind the other batch", ">=0.5.7",
 )  # fmt: skip
 def _(v: View) -> bool:
     alone = bool(v["enable-two-batch-overlap"]) and v[A2A] == "none"
@@ -109,14 +115,16 @@ def _(v: View) -> bool:
 
 
 @THEME.rule(
-    REFUSE, "expert-replicas-and-groups", "moe-dp-size ep-size tp-size",
-    "moe-dp-size above 1 that, times ep-size, is not tp-size",
-    "replicas of experts times their groups are the ranks",
+    REFUSE, "expert-replicas", "moe-dp-size ep-size tp-size pp-size attn-cp-size",
+    "moe-dp-size above 1 that, times ep-size, is not tp-size; with pp-size above 1; or, from "
+    "0.5.11 on, with another attn-cp-size",
+    "replicas of experts times their groups are the ranks, of one stage",
 )  # fmt: skip
 def _(v: View) -> bool:
     replicas, groups, ranks = v.number("moe-dp-size"), v.number("ep-size"), v.number("tp-size")
     if replicas == 1:
         return False
-    return ranks % replicas != 0 or replicas * groups > ranks or (
-        groups > 1 and replicas * groups != ranks
-    )  # fmt: skip
+    if ranks % replicas or replicas * groups > ranks or v.number("pp-size") > 1:
+        return True
+    split = groups > 1 and replicas * groups != ranks
+    return split or (v.since("0.5.11") and v.number("attn-cp-size") != replicas)

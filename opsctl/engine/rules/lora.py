@@ -79,11 +79,11 @@ def _(v: View) -> bool:
 
 @THEME.rule(
     REFUSE, "lora-with-speculation", "enable-lora speculative-algorithm",
-    "LoRA with a speculation other than NGRAM (EAGLE and others from 0.5.16 on)",
-    "adapters do not go with speculative-algorithm {speculative-algorithm}",
+    "LoRA with a speculation other than NGRAM (EAGLE and others from 0.5.19 on)",
+    "adapters do not go with speculative-algorithm {speculative-algorithm}", ">=0.5.5.post3",
 )  # fmt: skip
 def _(v: View) -> bool:
     with_ = ["", "NGRAM"]
-    if v.since("0.5.16"):
+    if v.since("0.5.19"):
         with_ += ["EAGLE", "EAGLE3", "DFLASH", "DSPARK"]
     return _on(v) and v.algorithm not in with_

@@ -46,7 +46,7 @@ def _(v: View) -> Mapping[str, Any] | None:
 
 @THEME.rule(
     REWRITE, "dp-lm-head-of-one", "enable-dp-lm-head dp-size",
-    "enable-dp-lm-head with dp-size 1", "one group is no data parallelism",
+    "enable-dp-lm-head with dp-size 1", "one group is no data parallelism", ">=0.5.3",
 )  # fmt: skip
 def _(v: View) -> Mapping[str, Any] | None:
     alone = v["enable-dp-lm-head"] and v.groups == 1 and v.number("dp-size") == 1
@@ -120,7 +120,7 @@ def _(v: View) -> bool:
         return False
     if v.env("SGLANG_ENABLE_PP_SPEC"):
         return False
-    return not v.since("0.5.11") or v.mode != "prefill"
+    return not v.since("0.5.21") or v.mode != "prefill"
 
 
 @THEME.rule(
@@ -146,7 +146,7 @@ def _(v: View) -> bool:
 @THEME.rule(
     REFUSE, "context-groups-without-pipeline", "attn-cp-size pp-size",
     "attn-cp-size and pp-size both above 1",
-    "context parallelism does not go with pipeline stages", "<=0.5.13.post1",
+    "context parallelism does not go with pipeline stages", "<=0.5.9",
 )  # fmt: skip
 def _(v: View) -> bool:
     return v.number("attn-cp-size") > 1 and v.number("pp-size") > 1

@@ -18,7 +18,7 @@ LAST = Theme("Scheduling and chunks")
 
 @EARLY.rule(
     REWRITE, "old-parser-names", "tool-call-parser", "tool-call-parser qwen25 or glm45",
-    "the parser has a new name", ">=0.5.6",
+    "the parser has a new name", ">=0.5.4",
 )  # fmt: skip
 def _(v: View) -> Mapping[str, Any] | None:
     new = {"qwen25": "qwen", "glm45": "glm"}.get(str(v["tool-call-parser"]))
@@ -28,7 +28,7 @@ def _(v: View) -> Mapping[str, Any] | None:
 @EARLY.rule(
     REWRITE, "one-tokenizer-worker", "tokenizer-worker-num skip-tokenizer-init",
     "skip-tokenizer-init with several tokenizer workers", "there is nothing to tokenize",
-    ">=0.5.7,<=0.5.13.post1",
+    ">=0.5.4,<=0.5.15.post1",
 )  # fmt: skip
 def _(v: View) -> Mapping[str, Any] | None:
     return {"tokenizer-worker-num": 1} if v["skip-tokenizer-init"] else None
@@ -37,11 +37,24 @@ def _(v: View) -> Mapping[str, Any] | None:
 @EARLY.rule(
     REFUSE, "one-way-to-batch-tokenizing",
     "enable-tokenizer-batch-encode enable-dynamic-batch-tokenizer", "both are on",
-    "there are two ways to tokenize in batches; choose one", ">=0.5.4",
+    "there are two ways to tokenize in batches; choose one", ">=0.5.3",
 )  # fmt: skip
 def _(v: View) -> bool:
     both = v["enable-tokenizer-batch-encode"] and v["enable-dynamic-batch-tokenizer"]
     return bool(both)
+
+
+@EARLY.rule(
+    REWRITE, "nothing-to-batch-tokenize",
+    "enable-tokenizer-batch-encode enable-dynamic-batch-tokenizer skip-tokenizer-init",
+    "skip-tokenizer-init with a way to tokenize in batches", "there is nothing to tokenize",
+    ">=0.5.4",
+)  # fmt: skip
+def _(v: View) -> Mapping[str, Any] | None:
+    if not v["skip-tokenizer-init"]:
+        return None
+    ways = ("enable-tokenizer-batch-encode", "enable-dynamic-batch-tokenizer")
+    return {name: False for name in ways if v[name]}
 
 
 @EARLY.rule(
@@ -72,7 +85,7 @@ def _(v: View) -> bool:
 
 @EARLY.rule(
     REFUSE, "padding-for-compiled-graphs", "disable-cuda-graph-padding enable-torch-compile",
-    "both are on", "every batch size would be compiled", ">=0.5.11",
+    "both are on", "every batch size would be compiled", ">=0.5.12",
 )  # fmt: skip
 def _(v: View) -> bool:
     return bool(v["disable-cuda-graph-padding"] and v["enable-torch-compile"])
@@ -88,7 +101,8 @@ def _(v: View) -> bool:
 
 @EARLY.rule(
     REWRITE, "dump-without-graphs", "disable-cuda-graph debug-tensor-dump-output-folder",
-    "debug-tensor-dump-output-folder", "tensors are dumped layer by layer", "<=0.5.13.post1",
+    "debug-tensor-dump-output-folder", "tensors are dumped layer by layer",
+    ">=0.5.5,<=0.5.13.post1",
 )  # fmt: skip
 def _(v: View) -> Mapping[str, Any] | None:
     dumps = v["debug-tensor-dump-output-folder"] is not None
@@ -102,7 +116,7 @@ def _(v: View) -> Mapping[str, Any] | None:
 )  # fmt: skip
 def _(v: View) -> bool:
     chunk = v["chunked-prefill-size"]
-    if chunk is None or chunk <= 0 or (v.mode == "decode" and v.since("0.5.6")):
+    if chunk is None or chunk <= 0 or (v.mode == "decode" and v.since("0.5.3")):
         return False
     return int(chunk) % v.number("page-size") != 0
 
@@ -126,7 +140,7 @@ def _(v: View) -> bool:
 
 @LAST.rule(
     REFUSE, "conservative-or-not", "schedule-conservativeness",
-    "schedule-conservativeness below 0", "it is a factor",
+    "schedule-conservativeness below 0", "it is a factor", ">=0.5.5",
 )  # fmt: skip
 def _(v: View) -> bool:
     value = v["schedule-conservativeness"]
@@ -138,7 +152,7 @@ def _(v: View) -> bool:
     "disable-overlap-schedule",
     "enable-pdmux with pipeline stages, chunks, disaggregation or the overlap schedule",
     "multiplexing wants pp-size 1, chunked-prefill-size -1, disable-overlap-schedule and no "
-    "disaggregation", ">=0.5.3",
+    "disaggregation", ">=0.5.4",
 )  # fmt: skip
 def _(v: View) -> bool:
     if not v["enable-pdmux"]:
@@ -175,6 +189,7 @@ def _(v: View) -> bool | None:
 @LAST.rule(
     REWRITE, "graph-sizes-set-the-largest", "cuda-graph-max-bs cuda-graph-bs",
     "cuda-graph-bs is set", "the largest of cuda-graph-bs is the largest graph",
+    ">=0.5.3,<=0.5.13.post1",
 )  # fmt: skip
 def _(v: View) -> Mapping[str, Any] | None:
     sizes = v["cuda-graph-bs"]

@@ -41,7 +41,7 @@ def _(v: View) -> Mapping[str, Any] | None:
 
 @THEME.rule(
     REFUSE, "standalone-without-dp-attention", f"{ALGORITHM} enable-dp-attention attn-dp-size",
-    "STANDALONE with DP attention", "a draft model of its own is not split over groups", ">=0.5.3",
+    "STANDALONE with DP attention", "a draft model of its own is not split over groups",
 )  # fmt: skip
 def _(v: View) -> bool:
     return v.algorithm == "STANDALONE" and v.groups > 1
@@ -49,7 +49,7 @@ def _(v: View) -> bool:
 
 @THEME.rule(
     REFUSE, "ngram-without-dp-attention", f"{ALGORITHM} enable-dp-attention attn-dp-size",
-    "NGRAM with DP attention", "NGRAM does not follow groups of DP attention", ">=0.5.4",
+    "NGRAM with DP attention", "NGRAM does not follow groups of DP attention", ">=0.5.3",
 )  # fmt: skip
 def _(v: View) -> bool:
     return v.algorithm == "NGRAM" and v.groups > 1
@@ -68,28 +68,36 @@ def _(v: View) -> Mapping[str, Any] | None:
 
 @THEME.rule(
     REWRITE, "speculation-without-overlap", "disable-overlap-schedule speculative-algorithm",
-    "EAGLE, EAGLE3 or STANDALONE without SGLANG_ENABLE_SPEC_V2; NGRAM",
-    "this speculation is scheduled step by step; SGLANG_ENABLE_SPEC_V2=1 lets EAGLE, EAGLE3 (and, "
-    "from 0.5.7 on, STANDALONE) overlap", "<=0.5.9",
+    "NGRAM; EAGLE, EAGLE3 or STANDALONE without SGLANG_ENABLE_SPEC_V2 (from 0.5.11 on only where "
+    "it says 0, or speculative-eagle-topk is above 1 up to 0.5.12.post1)",
+    "this speculation is scheduled step by step", "<=0.5.13.post1",
 )  # fmt: skip
 def _(v: View) -> Mapping[str, Any] | None:
-    overlaps = DRAFTED if v.since("0.5.7") else ("EAGLE", "EAGLE3")
-    if v.algorithm == "NGRAM" and not v.since("0.5.4"):
+    if v.algorithm == "NGRAM":
+        return {"disable-overlap-schedule": True}
+    if not _drafted(v):
         return None
-    if v.algorithm in overlaps and v.since("0.5.5.post1") and v.env("SGLANG_ENABLE_SPEC_V2"):
-        return {"disable-overlap-schedule": False}
-    return {"disable-overlap-schedule": True} if _drafted(v) or v.algorithm == "NGRAM" else None
+    if v.since("0.5.11"):
+        branches = v.number(TOPK, 0) > 1 and not v.since("0.5.13")
+        off = "SGLANG_ENABLE_SPEC_V2" in v.facts.env and not v.env("SGLANG_ENABLE_SPEC_V2")
+        return {"disable-overlap-schedule": True} if branches or off else None
+    return {"disable-overlap-schedule": not _overlaps(v)}
+
+
+def _overlaps(v: View) -> bool:
+    """Of releases in which the overlap has to be asked for."""
+    able = DRAFTED if v.since("0.5.7") else ("EAGLE", "EAGLE3")
+    return v.algorithm in able and v.since("0.5.5") and v.env("SGLANG_ENABLE_SPEC_V2")
 
 
 @THEME.rule(
     REFUSE, "spec-v2-has-one-branch", f"{TOPK} {ALGORITHM}",
     "SGLANG_ENABLE_SPEC_V2 with speculative-eagle-topk above 1",
     "SGLANG_ENABLE_SPEC_V2 drafts a chain, so speculative-eagle-topk must be 1",
-    ">=0.5.6,<=0.5.9",
+    ">=0.5.7,<=0.5.10.post1",
 )  # fmt: skip
 def _(v: View) -> bool:
-    overlaps = DRAFTED if v.since("0.5.7") else ("EAGLE", "EAGLE3")
-    return v.algorithm in overlaps and v.env("SGLANG_ENABLE_SPEC_V2") and v.number(TOPK, 0) > 1
+    return _overlaps(v) and v.number(TOPK, 0) > 1
 
 
 @THEME.rule(
@@ -155,8 +163,13 @@ def _(v: View) -> bool:
         return False
     branches = ["flashinfer"]
     branches += ["fa3"] if v.since("0.5.6") else []
-    branches += ["triton"] if v.since("0.5.14") else []
-    return v["attention-backend"] not in (None, *branches)
+    branches += ["triton"] if v.since("0.5.13") else []
+    return v["attention-backend"] not in (*_unset(v), *branches)
+
+
+def _unset(v: View) -> tuple[None, ...]:
+    """Up to 0.5.4.post3 the engine compares before it chooses a backend: unset is none of them."""
+    return (None,) if v.since("0.5.5") else ()
 
 
 @THEME.rule(
@@ -183,18 +196,18 @@ def _(v: View) -> Mapping[str, Any] | None:
     REFUSE, "ngram-pages", f"page-size attention-backend {ALGORITHM}",
     "NGRAM with page-size above 1 and an attention backend other than flashinfer",
     "attention-backend {attention-backend} cannot branch within a page of {page-size} tokens",
-    ">=0.5.4",
+    ">=0.5.3",
 )  # fmt: skip
 def _(v: View) -> bool:
     if v.algorithm != "NGRAM" or v.number("page-size") < 2 or v.number(TOPK, 0) < 2:
         return False
-    return v["attention-backend"] not in (None, "flashinfer")
+    return v["attention-backend"] not in (*_unset(v), "flashinfer")
 
 
 @THEME.rule(
     REFUSE, "draft-runner", "speculative-moe-runner-backend",
     "speculative-moe-runner-backend flashinfer_trtllm",
-    "the engine does not trust flashinfer_trtllm with drafts", ">=0.5.8,<=0.5.9",
+    "the engine does not trust flashinfer_trtllm with drafts", ">=0.5.7,<=0.5.11",
 )  # fmt: skip
 def _(v: View) -> bool:
     return bool(v["speculative-moe-runner-backend"] == "flashinfer_trtllm")
@@ -235,7 +248,7 @@ def _(v: View) -> bool:
 
 @THEME.rule(
     REFUSE, "speculation-or-lmcache", f"enable-lmcache {ALGORITHM}",
-    "enable-lmcache with speculation", "LMCache does not keep drafts", ">=0.5.19",
+    "enable-lmcache with speculation", "LMCache does not keep drafts", ">=0.5.21",
 )  # fmt: skip
 def _(v: View) -> bool:
     return bool(v["enable-lmcache"]) and v.algorithm != ""

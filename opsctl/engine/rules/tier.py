@@ -16,16 +16,19 @@ THEME = Theme("Host cache tier")
 IO, LAYOUT, STORE = "hicache-io-backend", "hicache-mem-layout", "hicache-storage-backend"
 OFFLOAD = "disaggregation-decode-enable-offload-kvcache"
 MODE = "hicache-host-memory-mode"
+BACKUP = "disaggregation-decode-retraction-backup"
 
 
 def _moves(v: View) -> bool:
-    """Whether pages go between device and host at all."""
-    return v.tier or bool(v[OFFLOAD])
+    """Whether pages go between device and host at all. (A decode server of later releases keeps
+    what it takes back from requests in a host pool.)"""
+    kept = v.mode == "decode" and v.catalogue.canonical(BACKUP) is not None
+    return v.tier or bool(v[OFFLOAD]) or (kept and v[BACKUP] in (None, "host_pool"))
 
 
 def _normalized(v: View) -> bool:
-    """From 0.5.11 on the flags of a tier that is off are left as they are."""
-    return _moves(v) or not v.since("0.5.11")
+    """From 0.5.10 on the flags of a tier that is off are left as they are."""
+    return _moves(v) or not v.since("0.5.10")
 
 
 @THEME.rule(
@@ -64,8 +67,18 @@ def _(v: View) -> bool:
 
 
 @THEME.rule(
+    REFUSE, "buffer-only-without-write-back", "hicache-write-policy hicache-host-memory-mode",
+    "buffer_only with write_back", "there is no host tier to write back to, only storage",
+    "<=0.5.21",
+)  # fmt: skip
+def _(v: View) -> bool:
+    return v.tier and v[MODE] == "buffer_only" and v["hicache-write-policy"] == "write_back"
+
+
+@THEME.rule(
     REWRITE, "buffer-only-writes-through", "hicache-write-policy hicache-host-memory-mode",
     "buffer_only with write_back", "there is no host tier to write back to, only storage",
+    ">=0.5.22",
 )  # fmt: skip
 def _(v: View) -> Mapping[str, Any] | None:
     if v.tier and v[MODE] == "buffer_only" and v["hicache-write-policy"] == "write_back":
@@ -106,7 +119,7 @@ def _(v: View) -> Mapping[str, Any] | None:
 
 @THEME.rule(
     REWRITE, "direct-needs-page-first-direct", f"{LAYOUT} {IO}",
-    "layout page_first with I/O backend direct (up to 0.5.10.post1 not before the tier is made)",
+    "layout page_first with I/O backend direct (up to 0.5.9 only once the tier is made)",
     "plain copies do not read the layout page_first", ">=0.5.3",
 )  # fmt: skip
 def _(v: View) -> Mapping[str, Any] | None:
@@ -121,13 +134,13 @@ def _(v: View) -> Mapping[str, Any] | None:
     "this storage sends whole pages, which layer_first does not keep together",
 )  # fmt: skip
 def _(v: View) -> Mapping[str, Any] | None:
-    stores = ("mooncake", "npu_memcache") if v.since("0.5.19") else ("mooncake",)
+    stores = ("mooncake", "npu_memcache") if v.since("0.5.20") else ("mooncake",)
     if not _normalized(v) or v[STORE] not in stores or v[LAYOUT] != "layer_first":
         return None
     if v["dcp-size"] not in (None, 1) and v[STORE] == "mooncake" and v.since("0.5.19"):
         return None
     if not v.since("0.5.3"):
-        return {LAYOUT: "page_first"}
+        return {LAYOUT: "page_first", IO: "kernel"}
     made = {"kernel": "page_first", "direct": "page_first_direct"}.get(v[IO])
     return {LAYOUT: made} if made else None
 
@@ -135,7 +148,7 @@ def _(v: View) -> Mapping[str, Any] | None:
 @THEME.rule(
     REWRITE, "unified-memory-needs-kernel", f"{LAYOUT} {IO} enable-unified-memory",
     "page_first_direct with enable-unified-memory",
-    "the rows of the unified pool are strided, and plain copies want them packed", ">=0.5.19",
+    "the rows of the unified pool are strided, and plain copies want them packed", ">=0.5.23",
 )  # fmt: skip
 def _(v: View) -> Mapping[str, Any] | None:
     if v.tier and v["enable-unified-memory"] and v[LAYOUT] == "page_first_direct":
@@ -146,7 +159,7 @@ def _(v: View) -> Mapping[str, Any] | None:
 @THEME.rule(
     REWRITE, "fa3-decode-with-kernel", f"decode-attention-backend attention-backend {IO}",
     "the tier with I/O backend kernel, and decode on fa3 because attention-backend says so",
-    "fa3 cannot decode while the copy kernels move pages", "<=0.5.13.post1",
+    "fa3 cannot decode while the copy kernels move pages", ">=0.5.5,<=0.5.13.post1",
 )  # fmt: skip
 def _(v: View) -> Mapping[str, Any] | None:
     if not _moves(v) or v[IO] != "kernel" or v["decode-attention-backend"] is not None:
@@ -162,7 +175,7 @@ def _(v: View) -> Mapping[str, Any] | None:
     REWRITE, "explicit-fa3-decode-with-kernel", f"{IO} decode-attention-backend",
     "the tier with I/O backend kernel, and decode-attention-backend fa3",
     "fa3 cannot decode while the copy kernels move pages; plain copies are slower for small pages",
-    "<=0.5.13.post1",
+    ">=0.5.5,<=0.5.13.post1",
 )  # fmt: skip
 def _(v: View) -> Mapping[str, Any] | None:
     if _moves(v) and v[IO] == "kernel" and v["decode-attention-backend"] == "fa3":
@@ -172,18 +185,26 @@ def _(v: View) -> Mapping[str, Any] | None:
 
 @THEME.rule(
     REFUSE, "tier-or-lmcache", "enable-lmcache enable-hierarchical-cache",
-    "both are on", "both would keep the host's copy of the cache", ">=0.5.19",
+    "both are on", "both would keep the host's copy of the cache", ">=0.5.21",
 )  # fmt: skip
 def _(v: View) -> bool:
     return v.tier and bool(v["enable-lmcache"])
 
 
 @THEME.rule(
-    REFUSE, "lmcache-needs-the-radix-cache", "enable-lmcache disable-radix-cache",
-    "both are on", "LMCache keeps the nodes of the radix tree", ">=0.5.19",
+    REFUSE, "lmcache-goes-with-little",
+    "enable-lmcache disable-radix-cache attn-dp-size dcp-size disaggregation-mode "
+    "enable-streaming-session hicache-host-memory-mode",
+    "enable-lmcache without the radix cache, or with DP attention, decode context parallelism, "
+    "streaming sessions, buffer_only, or a prefill or decode server",
+    "LMCache keeps the nodes of the radix tree, for plain servers only", ">=0.5.21",
 )  # fmt: skip
 def _(v: View) -> bool:
-    return bool(v["enable-lmcache"] and v["disable-radix-cache"])
+    if not v["enable-lmcache"]:
+        return False
+    split = v.groups > 1 or v.number("dcp-size") > 1 or v.mode != "null"
+    other = v["enable-streaming-session"] or v[MODE] == "buffer_only"
+    return bool(v["disable-radix-cache"]) or split or bool(other)
 
 
 @THEME.rule(
@@ -210,7 +231,7 @@ def _(v: View) -> bool:
 @THEME.rule(
     REFUSE, "offload-needs-storage", f"{OFFLOAD} {STORE}",
     "decode offload without a storage backend", "hicache-storage-backend must say where to",
-    ">=0.5.12",
+    ">=0.5.10",
 )  # fmt: skip
 def _(v: View) -> bool:
     return bool(v[OFFLOAD]) and v[STORE] is None
@@ -229,7 +250,7 @@ def _(v: View) -> bool:
     REFUSE, "tier-over-context-parallel-decode", "dcp-size enable-hierarchical-cache",
     "dcp-size above 1 with the tier on a model without MLA, or with a speculation other than "
     "DSPARK", "only the host pool of MLA follows decode context parallelism, and no draft but "
-    "DSPARK's", ">=0.5.19",
+    "DSPARK's", ">=0.5.17",
 )  # fmt: skip
 def _(v: View) -> bool:
     if not v.tier or v["dcp-size"] in (None, 1):
