@@ -67,18 +67,22 @@ def _(v: View) -> bool:
     known = {"flashinfer", "fa3", "triton"}
     if v.since("0.5.11"):
         known |= {"ascend", "fa4", "intel_xpu"}
-    return bool(v["enable-deterministic-inference"]) and v[BASE] not in (None, *known)
+    unset = (None,) if v.since("0.5.4") else ()  # before, it does not choose one by itself
+    return bool(v["enable-deterministic-inference"]) and v[BASE] not in (*unset, *known)
 
 
 @THEME.rule(
     REWRITE, "deterministic-flashinfer-without-radix",
     "disable-radix-cache attention-backend enable-deterministic-inference",
-    "enable-deterministic-inference with attention-backend flashinfer (in 0.5.3 triton too)",
+    "enable-deterministic-inference with attention-backend flashinfer (up to 0.5.3.post1 triton "
+    "too)",
     "this backend is deterministic only without a prefix cache", ">=0.5.3",
 )  # fmt: skip
 def _(v: View) -> Mapping[str, Any] | None:
-    keeps = ("fa3", "triton") if v.since("0.5.3.post1") else ("fa3",)
-    if v["enable-deterministic-inference"] and v[BASE] in {"flashinfer", "triton"} - {*keeps}:
+    if v.since("0.5.3.post2") and not v.since("0.5.4"):
+        return None
+    without = {"flashinfer"} if v.since("0.5.4") else {"flashinfer", "triton"}
+    if v["enable-deterministic-inference"] and v[BASE] in without:
         return {"disable-radix-cache": True}
     return None
 
@@ -244,7 +248,8 @@ def _(v: View) -> Mapping[str, Any] | None:
 
 @THEME.rule(
     REWRITE, "fa3-reads-no-e5m2", "attention-backend kv-cache-dtype",
-    "attention-backend fa3 with kv-cache-dtype fp8_e5m2", "fa3 reads fp8_e4m3 only", ">=0.5.5",
+    "attention-backend fa3 with kv-cache-dtype fp8_e5m2", "fa3 reads fp8_e4m3 only",
+    ">=0.5.4.post1",
 )  # fmt: skip
 def _(v: View) -> Mapping[str, Any] | None:
     if v[BASE] == "fa3" and v["kv-cache-dtype"] == "fp8_e5m2":
@@ -254,7 +259,7 @@ def _(v: View) -> Mapping[str, Any] | None:
 
 @THEME.rule(
     REFUSE, "fa4-prefills-only", f"{BASE} {DECODE}", "fa4 for decoding",
-    "fa4 has kernels for prefill alone: write it as prefill-attention-backend", "<=0.5.7",
+    "fa4 has kernels for prefill alone: write it as prefill-attention-backend", ">=0.5.4,<=0.5.7",
 )  # fmt: skip
 def _(v: View) -> bool:
     return v.runs_on("fa4")
@@ -292,9 +297,10 @@ def _(v: View) -> Mapping[str, Any] | None:
     "dual_chunk_flash_attn", "dual_chunk_flash_attn has neither prefix cache nor mixed chunks",
 )  # fmt: skip
 def _(v: View) -> Mapping[str, Any] | None:
-    if v[BASE] == "dual_chunk_flash_attn":
-        return {"disable-radix-cache": True, "enable-mixed-chunk": False}
-    return None
+    if v[BASE] != "dual_chunk_flash_attn":
+        return None
+    eager = {} if v.since("0.5.3") else {"disable-cuda-graph": True}
+    return {"disable-radix-cache": True, "enable-mixed-chunk": False, **eager}
 
 
 @THEME.rule(
@@ -324,7 +330,7 @@ def _(v: View) -> Mapping[str, Any] | None:
 
 @THEME.rule(
     REFUSE, "dsa-dtypes", "kv-cache-dtype", "DeepSeek sparse attention with fp8_e5m2",
-    "this model's sparse attention reads bfloat16 or fp8_e4m3 only", ">=0.5.5",
+    "this model's sparse attention reads bfloat16 or fp8_e4m3 only", ">=0.5.4.post2",
 )  # fmt: skip
 def _(v: View) -> bool:
     sparse = "dsa" in (v.facts.model.get("kind") or ())

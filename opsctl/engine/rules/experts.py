@@ -94,7 +94,7 @@ def _(v: View) -> Mapping[str, Any] | None:
 @THEME.rule(
     REFUSE, "cutlass-fp8-without-groups", "ep-size moe-runner-backend quantization",
     "moe-runner-backend cutlass with quantization fp8 and ep-size above 1",
-    "the FP8 experts of cutlass are not spread", ">=0.5.5",
+    "the FP8 experts of cutlass are not spread", ">=0.5.4.post3",
 )  # fmt: skip
 def _(v: View) -> bool:
     return (

@@ -18,7 +18,7 @@ LAST = Theme("Scheduling and chunks")
 
 @EARLY.rule(
     REWRITE, "old-parser-names", "tool-call-parser", "tool-call-parser qwen25 or glm45",
-    "the parser has a new name", ">=0.5.4",
+    "the parser has a new name", ">=0.5.3.post1",
 )  # fmt: skip
 def _(v: View) -> Mapping[str, Any] | None:
     new = {"qwen25": "qwen", "glm45": "glm"}.get(str(v["tool-call-parser"]))
@@ -68,7 +68,7 @@ def _(v: View) -> bool:
 @EARLY.rule(
     REFUSE, "share-of-the-sliding-window", "swa-full-tokens-ratio",
     "swa-full-tokens-ratio is not above 0 and at most 1",
-    "it is the window's share of the tokens of full attention", ">=0.5.6",
+    "it is the window's share of the tokens of full attention", ">=0.5.6.post1",
 )  # fmt: skip
 def _(v: View) -> bool:
     share = v["swa-full-tokens-ratio"]
@@ -102,7 +102,7 @@ def _(v: View) -> bool:
 @EARLY.rule(
     REWRITE, "dump-without-graphs", "disable-cuda-graph debug-tensor-dump-output-folder",
     "debug-tensor-dump-output-folder", "tensors are dumped layer by layer",
-    ">=0.5.5,<=0.5.13.post1",
+    ">=0.5.4.post2,<=0.5.13.post1",
 )  # fmt: skip
 def _(v: View) -> Mapping[str, Any] | None:
     dumps = v["debug-tensor-dump-output-folder"] is not None
@@ -152,7 +152,7 @@ def _(v: View) -> bool:
     "disable-overlap-schedule",
     "enable-pdmux with pipeline stages, chunks, disaggregation or the overlap schedule",
     "multiplexing wants pp-size 1, chunked-prefill-size -1, disable-overlap-schedule and no "
-    "disaggregation", ">=0.5.4",
+    "disaggregation", ">=0.5.3.post2",
 )  # fmt: skip
 def _(v: View) -> bool:
     if not v["enable-pdmux"]:

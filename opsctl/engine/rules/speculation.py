@@ -87,7 +87,7 @@ def _(v: View) -> Mapping[str, Any] | None:
 def _overlaps(v: View) -> bool:
     """Of releases in which the overlap has to be asked for."""
     able = DRAFTED if v.since("0.5.7") else ("EAGLE", "EAGLE3")
-    return v.algorithm in able and v.since("0.5.5") and v.env("SGLANG_ENABLE_SPEC_V2")
+    return v.algorithm in able and v.since("0.5.4.post1") and v.env("SGLANG_ENABLE_SPEC_V2")
 
 
 @THEME.rule(
@@ -168,8 +168,8 @@ def _(v: View) -> bool:
 
 
 def _unset(v: View) -> tuple[None, ...]:
-    """Up to 0.5.4.post3 the engine compares before it chooses a backend: unset is none of them."""
-    return (None,) if v.since("0.5.5") else ()
+    """Up to 0.5.4 the engine compares before it chooses a backend: unset is none of them."""
+    return (None,) if v.since("0.5.4.post1") else ()
 
 
 @THEME.rule(

@@ -175,7 +175,7 @@ def _(v: View) -> Mapping[str, Any] | None:
     REWRITE, "explicit-fa3-decode-with-kernel", f"{IO} decode-attention-backend",
     "the tier with I/O backend kernel, and decode-attention-backend fa3",
     "fa3 cannot decode while the copy kernels move pages; plain copies are slower for small pages",
-    ">=0.5.5,<=0.5.13.post1",
+    ">=0.5.4.post1,<=0.5.13.post1",
 )  # fmt: skip
 def _(v: View) -> Mapping[str, Any] | None:
     if _moves(v) and v[IO] == "kernel" and v["decode-attention-backend"] == "fa3":
@@ -240,7 +240,7 @@ def _(v: View) -> bool:
 @THEME.rule(
     REFUSE, "offload-without-spec-v2", OFFLOAD,
     "decode offload with SGLANG_ENABLE_SPEC_V2",
-    "the offload does not work with SGLANG_ENABLE_SPEC_V2", ">=0.5.6,<=0.5.10.post1",
+    "the offload does not work with SGLANG_ENABLE_SPEC_V2", ">=0.5.5.post3,<=0.5.10.post1",
 )  # fmt: skip
 def _(v: View) -> bool:
     return bool(v[OFFLOAD]) and v.mode == "decode" and v.env("SGLANG_ENABLE_SPEC_V2")
