@@ -26,7 +26,7 @@ def drafted(set_: Settings) -> bool:
 
 def draft_shape(case: Case) -> Geometry:
     if case.draft is None:
-        raise NoForecast("the draft model's config.json is not known")
+        raise NoForecast("the draft model's config.json is not known: offline, give --draft-config")
     if case.shape.architecture in MIMO or case.draft.window:
         raise NoForecast("drafts with window layers are not forecast")
     return case.draft
