@@ -10,7 +10,8 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from opsctl.errors import OpsctlError, Unreachable
-from opsctl.onhost.doctorfault import FAIL, PASS, UNKNOWN, WARN
+from opsctl.onhost.doctorfault import FAIL, PASS, UNKNOWN, WARN, Fault, Found, table
+from opsctl.remote.onhost import NoPython
 from opsctl.remote.sanitise import text as harmless
 
 if TYPE_CHECKING:
@@ -23,54 +24,59 @@ SKEW = 5.0  # seconds between controller and host that nobody notices
 SHOWN = 3  # findings of one kind on one host that are told one by one
 
 
+# What only the controller sees.
+FAULTS = table(
+    Fault("ssh-unreachable", "ssh", FAIL, "a host that cannot be reached",
+          "no connection, or no login", "ssh USER@HOST by hand"),
+    Fault("ssh-host-key", "ssh", FAIL, "a host key that is not the known one",
+          "it is another machine, was reinstalled, or was never seen",
+          "check the fingerprint on its console, then correct known_hosts"),
+    Fault("sudo-refused", "sudo", FAIL, "a login that may not become root",
+          "opsctl needs root, by a login as root or by sudo",
+          "allow it NOPASSWD in sudoers, or set ansible_become_password"),
+    Fault("python-missing", "python", FAIL, "no Python on the host",
+          "opsctl needs python3 there", "install python3, or set ansible_python_interpreter"),
+    Fault("not-examined", "answer", FAIL, "an answer that cannot be used",
+          "the host was reached, and the look at it failed", "opsctl doctor --limit HOST --debug"),
+    Fault("description", "description", FAIL, "a description that is not right",
+          "the host was judged only by what stands there", "opsctl config validate"),
+    Fault("clock-skew", "clock", WARN, "a clock that differs from this machine's",
+          "times of runs and journals cannot be compared", "timedatectl, on both"),
+)  # fmt: skip
+
+
 def checks(answer: dict[str, Any] | OpsctlError) -> list[dict[str, Any]]:
     """All checks of one host: those of the connection, then what the host itself says."""
+    found = Found(FAULTS)
     if isinstance(answer, OpsctlError):
-        return [_lost(answer)]
-    found = [_check("ssh", PASS, "reached, and root by sudo where it is not root already")]
+        found.fault(_kind(answer), answer.message)
+        told = [one.as_json() for one in found.list]
+        return [{**told[0], "hint": answer.hint or told[0]["hint"]}]
     for text in answer.get("description") or ():
-        cause = "the description is not right; the host was judged by what stands there"
-        found.append(
-            _check("description", FAIL, text, cause, "opsctl config validate", "description")
-        )
-    return [*found, *_skew(answer), *answer["checks"]]
+        found.fault("description", text)
+    _skew(answer, found)
+    found.passed("ssh", "reached, and root there")
+    return [*(one.as_json() for one in found.list), *answer["checks"]]
 
 
-def _lost(error: OpsctlError) -> dict[str, Any]:
+def _kind(error: OpsctlError) -> str:
     """A host that gave no answer is a finding, not the end of the look at the others."""
-    kinds = {"sudo": ("sudo", "sudo-refused"), "host key": ("ssh", "ssh-host-key")}
-    name, fault = kinds.get(error.step, ("ssh", "ssh-unreachable"))
-    if type(error).__name__ == "NoPython":
-        name, fault = "python", "python-missing"
-    elif not isinstance(error, Unreachable) and name == "ssh":
-        name, fault = "answer", "not-examined"
-    causes = {
-        "ssh-unreachable": "no connection, or no login",
-        "ssh-host-key": "the host is not the one that is known, or is not known yet",
-        "sudo-refused": "opsctl needs root, by a login as root or by sudo",
-        "python-missing": "opsctl needs python3 on the host",
-        "not-examined": "the host was reached and gave no answer that can be used",
-    }
-    return _check(name, FAIL, error.message, causes[fault], error.hint, fault)
+    if error.step == "sudo":
+        return "sudo-refused"
+    if isinstance(error, NoPython):
+        return "python-missing"
+    if isinstance(error, Unreachable):
+        return "ssh-host-key" if error.step == "host key" else "ssh-unreachable"
+    return "not-examined"
 
 
-def _skew(answer: Mapping[str, Any]) -> list[dict[str, Any]]:
+def _skew(answer: Mapping[str, Any], found: Found) -> None:
     """The host's time must lie between question and answer; a slow connection is no skew."""
     before, after = answer["window"]
     skew = max(before - answer["time"], answer["time"] - after, 0.0)
-    if skew <= SKEW:
-        return []
-    which = "behind" if answer["time"] < before else "ahead of"
-    detail = f"{skew:.0f} s {which} this machine"
-    cause = "one of the two clocks is wrong; times of runs and journals cannot be compared"
-    return [_check("clock", WARN, detail, cause, "timedatectl, on both", "clock-skew")]
-
-
-def _check(
-    name: str, status: str, detail: str, cause: str = "", hint: str = "", fault: str = ""
-) -> dict[str, Any]:
-    told = {"id": name, "status": status, "detail": detail, "cause": cause, "hint": hint}
-    return {**told, "fault": fault, "service": ""}
+    if skew > SKEW:
+        which = "behind" if answer["time"] < before else "ahead of"
+        found.fault("clock-skew", f"{skew:.0f} s {which} this machine")
 
 
 def document(found: Checks) -> dict[str, Any]:
