@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from opsctl.engine import rules
+from opsctl.errors import SpecError
+from opsctl.forecast.advised import kinds
+from opsctl.forecast.device.hardware import capability
 from opsctl.forecast.device.page import assumed
 from opsctl.forecast.evaluate import Result
 from opsctl.forecast.values import Case
@@ -25,7 +29,22 @@ def notes(case: Case, result: Result) -> tuple[str, ...]:
         )
     if _undrafted(case):
         found.append("the draft model's config.json is not known: its own KV pool is not counted")
-    return tuple(found)
+    return (*found, *_together(case))
+
+
+def _together(case: Case) -> list[str]:
+    """What the engine would refuse, or take otherwise than written, with this model and cards."""
+    shape, hardware = case.shape, case.hardware
+    model = {"architecture": shape.architecture, "kind": kinds(shape), "context": shape.context}
+    cards: dict[str, object] = {"vendor": hardware.vendor}
+    if (found := capability(hardware)) is not None:
+        cards["capability"] = float("{}.{}".format(*found))
+    known = {name: value for name, value in model.items() if value}
+    try:
+        judged = rules.judge(rules.Facts(case.version, case.flags, case.env, known, cards))
+    except SpecError:
+        return []  # a release of before, whose catalogue is not here any more
+    return [f.text for f in judged.findings if f.kind == rules.REFUSE or f.contradicts]
 
 
 def _undrafted(case: Case) -> bool:
