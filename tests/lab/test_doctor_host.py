@@ -1,0 +1,186 @@
+"""`doctor` on a real host where faults are planted for real; each is taken away again.
+
+A lab host has some of its own (no time server, what the machine's control groups are): only what a
+plant adds is judged. Settings of the kernel that the machine shares are left alone: their faults
+are planted as texts (tests/unit/doctor).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+from tests.lab import guarding
+
+pytestmark = pytest.mark.lab
+
+GOOD = guarding.release(word="doctor")
+MODEL = "/srv/models/m"
+UNIT = "/etc/systemd/system/sglang-kimi.service"
+PID = "$(systemctl show -P MainPID sglang-kimi)"
+# Everything but what a login (PAM writes /run/motd.dynamic) and the journal write by themselves.
+OTHERS = ("/proc", "/sys", "/run", "/tmp", "/var/log/journal", "/var/log/wtmp", "/var/log/lastlog")
+TREE = (
+    f"find / -xdev \\( {' -o '.join(f'-path {path}' for path in OTHERS)} \\) -prune -o "
+    "-printf '%p %y %m %u %s %T@ %C@ %l\\n'; "
+    "find /dev/shm /var/lib/opsctl /run/systemd/system /run/opsctl -printf '%p %m %s %T@\\n' "
+    "2>/dev/null || true"
+)
+
+
+@pytest.fixture(scope="module")
+def host(lab_host: Any) -> Any:
+    """A service that runs, deployed by a guard; a model folder as publishers make them."""
+    guarding.prepare(lab_host)
+    guarding.call(lab_host, "stage", stdin=GOOD)
+    guarding.begin(lab_host, "r1", "swap", GOOD["digest"])
+    assert guarding.result(lab_host, "r1")["outcome"] == "confirmed"
+    guarding.call(lab_host, "unlock", "kimi", "--run", "r1")
+    index = json.dumps({"weight_map": {"a": "m-1.safetensors", "b": "m-2.safetensors"}})
+    lab_host.put(f"{MODEL}/model.safetensors.index.json", index.encode())
+    lab_host.put(f"{MODEL}/config.json", b"{}")
+    lab_host.sh(f"cd {MODEL}; echo x > m-1.safetensors; echo x > m-2.safetensors")
+    return lab_host
+
+
+def described(**changes: Any) -> dict[str, Any]:
+    manifest = json.loads(
+        guarding.base64.b64decode(
+            next(f["b64"] for f in GOOD["files"] if f["path"] == "release.json")
+        )
+    )
+    return {**manifest, "user": "games", "model": {"path": MODEL}, **changes}
+
+
+def found(host: Any, **changes: Any) -> dict[str, str]:
+    """Fault → detail."""
+    answer = guarding.call(host, "doctor", stdin={"manifests": [described(**changes)]})
+    return {c["fault"]: c["detail"] for c in answer["checks"] if c["fault"]}
+
+
+@pytest.fixture(scope="module")
+def usual(host: Any) -> set[str]:
+    """What a lab host has by itself; none of it is what the tests plant."""
+    own = set(found(host))
+    assert own <= {"clock-free", "cgroup-v1", "memlock", "nofile"}, own
+    return own
+
+
+@contextmanager
+def planted(host: Any, do: str, undo: str) -> Iterator[None]:
+    host.sh(do)
+    try:
+        yield
+    finally:
+        host.sh(undo)
+
+
+STRAY = "systemd-run --quiet --unit=stray --service-type=exec"
+PLANTS: list[tuple[str, str, str, dict[str, Any]]] = [
+    ("journal-volatile", "mv /var/log/journal /var/log/aside", "mv /var/log/aside /var/log/journal",
+     {}),
+    ("shm-small", "mount -t tmpfs -o size=64m none /dev/shm", "umount /dev/shm", {}),
+    ("shm-full",
+     "mount -t tmpfs -o size=1g none /dev/shm && fallocate -l 1000m /dev/shm/left",
+     "umount /dev/shm", {}),
+    ("disk-low", "mount -t tmpfs -o size=64m none /var/log && mkdir -p /var/log/journal/"
+     "$(cat /etc/machine-id)", "umount -l /var/log", {}),
+    ("disk-full", "mount -t tmpfs -o size=64k none /var/lib/opsctl && "
+     "head -c 60k /dev/zero > /var/lib/opsctl/x", "umount /var/lib/opsctl", {}),
+    ("disk-readonly",
+     "mount --bind /etc/opsctl /etc/opsctl && mount -o remount,bind,ro /etc/opsctl",
+     "umount /etc/opsctl", {}),
+    ("tmp-noexec", "mount -t tmpfs -o noexec none /tmp", "umount /tmp", {}),
+    ("port-taken", f"{STRAY} python3 -m http.server --bind 127.0.0.1 31999 && sleep 1",
+     "systemctl stop stray", {"address": {"host": "127.0.0.1", "port": 31999}}),
+    ("orphan", f"{STRAY} bash -c 'exec -a sglang::scheduler_TP0 sleep 300'",
+     "systemctl stop stray", {}),
+    ("user-missing", "true", "true", {"user": "nobody-of-that-name"}),
+    ("model-missing", f"mv {MODEL} {MODEL}.aside", f"mv {MODEL}.aside {MODEL}", {}),
+    ("model-incomplete", f"mv {MODEL}/m-2.safetensors /srv/m-2",
+     f"mv /srv/m-2 {MODEL}/m-2.safetensors", {}),
+    ("model-odd", f"mv {MODEL}/config.json /srv/c", f"mv /srv/c {MODEL}/config.json", {}),
+    ("model-odd", "true", "true", {"model": {"path": MODEL, "size": 1 << 40}}),
+    ("model-unreadable", f"chmod 700 {MODEL}", f"chmod 755 {MODEL}", {}),
+    ("engine-missing", "true", "true", {"engine": {"version": "0.5.9", "root": "/opt/none"}}),
+    ("engine-python", "mkdir -p /opt/torn/bin; ln -s /usr/bin/python3.99 /opt/torn/bin/python",
+     "rm -r /opt/torn", {"engine": {"version": "0.5.9", "root": "/opt/torn"}}),
+    ("engine-version",
+     "mkdir -p /opt/o/bin /opt/o/lib/python3.11/site-packages/{sglang,sglang-0.5.8.dist-info}; "
+     "cd /opt/o; ln -s /usr/bin/python3 bin/python; "
+     "touch lib/python3.11/site-packages/sglang/__init__.py",
+     "rm -r /opt/o", {"engine": {"version": "0.5.9", "root": "/opt/o"}}),
+    ("unit-stale", f"cp -p {UNIT} /root/u; touch {UNIT}",
+     f"cp -p /root/u {UNIT}; systemctl daemon-reload", {}),
+    ("unit-edited", f"cp -p {UNIT} /root/u; echo '# mine' >> {UNIT}; systemctl daemon-reload",
+     f"cp -p /root/u {UNIT}; systemctl daemon-reload", {}),
+    ("secret-mode", f"mkdir -m 700 /etc/opsctl/kimi/releases/{GOOD['digest']}/secrets; echo x > "
+     f"/etc/opsctl/kimi/releases/{GOOD['digest']}/secrets/api-key",
+     f"rm -r /etc/opsctl/kimi/releases/{GOOD['digest']}/secrets", {}),
+    ("swap-pending",
+     "echo '{\"run\": \"gone\", \"op\": \"swap\"}' > /var/lib/opsctl/kimi/pending.json",
+     "rm /var/lib/opsctl/kimi/pending.json", {}),
+    ("deadman-left", "systemd-run --quiet --unit=opsctl-deadman-kimi --on-active=600 true",
+     "systemctl stop opsctl-deadman-kimi.timer", {}),
+    ("recover-off", "systemctl disable --quiet opsctl-recover.service",
+     "systemctl enable --quiet opsctl-recover.service", {}),
+]  # fmt: skip
+
+
+def test_looking_changes_nothing(host: Any, usual: set[str]) -> None:
+    before = set(host.sh(TREE, timeout=120).stdout.splitlines())
+    found(host)
+    assert set(host.sh(TREE, timeout=120).stdout.splitlines()) ^ before == set()
+    assert len(before) > 5000
+
+
+@pytest.mark.parametrize(("fault", "do", "undo", "changes"), PLANTS, ids=[p[0] for p in PLANTS])
+def test_planted_for_real(
+    host: Any, usual: set[str], fault: str, do: str, undo: str, changes: dict[str, Any]
+) -> None:
+    with planted(host, do, undo):
+        assert set(found(host, **changes)) - usual == {fault}
+
+
+def test_limits_are_those_that_the_process_really_has(host: Any) -> None:
+    """The unit asks for nothing: what its process got, hangs on the machine the lab runs on."""
+    limits = host.sh(f"cat /proc/{PID}/limits").stdout
+    locked = next(line.split()[3] for line in limits.splitlines() if "locked memory" in line)
+    opened = next(line.split()[3] for line in limits.splitlines() if "open files" in line)
+    told = found(host)
+    assert ("memlock" in told) is (locked != "unlimited" and int(locked) < 64 << 30)
+    assert ("nofile" in told) is (int(opened) < 65536)
+    if "nofile" in told:
+        assert opened in told["nofile"]
+
+
+def test_a_lock_that_nobody_needs(host: Any, usual: set[str]) -> None:
+    guarding.call(host, "lock", "kimi", "--owner", "me", "--reason", "r", "--run", "never")
+    assert set(found(host)) - usual == {"lock-left"}
+    guarding.call(host, "unlock", "kimi", "--run", "never")
+
+
+def test_a_unit_that_failed_is_named(host: Any, usual: set[str]) -> None:
+    host.sh("systemctl kill --signal=KILL sglang-kimi; sleep 1; systemctl stop sglang-kimi")
+    host.sh(f"cp -p {UNIT} /root/u; sed -i 's/^Restart=.*/Restart=no/' {UNIT}; "
+            "systemctl daemon-reload; systemctl start sglang-kimi; sleep 1; "
+            "systemctl kill --signal=KILL sglang-kimi; sleep 1")  # fmt: skip
+    told = found(host)
+    assert set(told) - usual == {"unit-failed", "unit-edited"}
+    assert "signal" in told["unit-failed"]
+
+
+def test_preflight_refuses_by_the_same_judgement(host: Any) -> None:
+    """A release whose model lacks a file that its own index names is refused when it is staged."""
+    host.sh(f"rm {MODEL}/m-2.safetensors")
+    other = guarding.release(word="torn")
+    entry = next(f for f in other["files"] if f["path"] == "release.json")
+    manifest = json.loads(guarding.base64.b64decode(entry["b64"]))
+    manifest["model"] = {"path": MODEL, "served_name": "m", "draft_path": None}
+    entry["b64"] = guarding.base64.b64encode(json.dumps(manifest).encode()).decode()
+    answer = guarding.call(host, "stage", "--check", stdin=other)
+    assert any("m-2.safetensors" in text for text in answer["problems"]), answer["problems"]
