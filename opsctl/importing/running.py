@@ -26,7 +26,7 @@ def from_host(found: Mapping[str, Any], asked: Asked) -> Imported:
     if process is None:
         assert unit is not None  # the host names a unit, or a process
         imported = _of_text(unit, asked)
-        return _with(imported, [_no_engine(found, unit)])
+        return _replacing(_with(imported, [_no_engine(found, unit)]), unit)
     engine = process.get("engine") or {}
     imported = from_process(
         process["argv"],
@@ -40,7 +40,7 @@ def from_host(found: Mapping[str, Any], asked: Asked) -> Imported:
         said=_said(unit),
     )
     notes = [*_who(found, process), *(_stale(process, unit, imported, asked) if unit else ())]
-    return _with(imported, notes)
+    return _replacing(_with(imported, notes), unit)
 
 
 def _asked(asked: Asked, unit: Mapping[str, Any] | None) -> Asked:
@@ -54,6 +54,27 @@ def _asked(asked: Asked, unit: Mapping[str, Any] | None) -> Asked:
 
 def _with(imported: Imported, notes: Sequence[Note]) -> Imported:
     return replace(imported, notes=(*imported.notes, *notes))
+
+
+def _replacing(imported: Imported, unit: Mapping[str, Any] | None) -> Imported:
+    """A unit of another name is named in the description, since two engines cannot share a host's
+    port and GPUs."""
+    if unit is None or imported.service is None:
+        return imported
+    name, ours = str(unit["name"]), f"sglang-{imported.name}.service"
+    if name == ours:
+        return imported
+    if "@" in name:
+        why = f"is an instance of a template: stop and disable it before {ours} is deployed"
+        return _with(imported, [_told(name, why)])
+    note = Note(
+        "changed",
+        f"{name} → {ours}",
+        "a process cannot go on in a unit of another name: the deployment stops and disables "
+        f"{name}, and keeps it as release 0",
+    )
+    service = {**imported.service, "takes_over": name}
+    return _with(replace(imported, service=service), [note])
 
 
 def _told(what: str, why: str) -> Note:

@@ -25,7 +25,8 @@ def _collect(given: argparse.Namespace) -> Any:
 def _facts(given: argparse.Namespace) -> Any:
     from opsctl.onhost.factsverb import facts
 
-    return facts(PLACES, Systemd(), given.model, given.draft, given.service, given.process)
+    asked = (given.model, given.draft, given.service, given.process, given.takes_over)
+    return facts(PLACES, Systemd(), *asked)
 
 
 def _running(given: argparse.Namespace) -> Any:
@@ -154,6 +155,7 @@ def parser() -> argparse.ArgumentParser:
     facts.add_argument("--draft")
     facts.add_argument("--service", required=True)
     facts.add_argument("--process", action="store_true")
+    facts.add_argument("--takes-over", default="")
     running = verb("running", _running)
     running.add_argument("--unit", default="")
     running.add_argument("--pid", type=int, default=0)

@@ -35,10 +35,12 @@ def facts(
     draft: Optional[str],
     service: str,
     with_process: bool = False,
+    takes_over: str = "",
 ) -> Dict[str, Any]:
     """The document of docs/architecture.md; sizes in bytes. `standing`: the service's entry of
     `collect`; `with_process`: with the engine's arguments and variables, keys among them, if it is
-    of other hands. The slow looks run at once."""
+    of other hands. `takes_over`: a unit that gives its memory and GPUs back for this service. The
+    slow looks run at once."""
     store = Store(service, places)
     with ThreadPoolExecutor(5) as pool:
         cards = pool.submit(gpufacts.report)
@@ -48,6 +50,7 @@ def facts(
         served = pool.submit(prefill.of, state.name) if state.active == "active" else None
         standing = collect.entry(places, state, guard)
         starts = store.starts()[:MOST_STARTS]
+        replaced = systemd.show(takes_over) if takes_over else UnitState()
         groups = {unit.name: hostfacts.cgroup_pids(unit.cgroup) for unit in [state, *others]}
         found = {
             "schema_version": 1,
@@ -57,7 +60,7 @@ def facts(
             "hugepages": numa.hugepages(),
             "starts": starts,
             "running": standing["start"] if state.active == "active" else None,
-            "service_memory": held(state.cgroup),
+            "service_memory": _back(state, replaced),
             "cgroups": cgroups.of(state.properties, state.name),
             "unit": unitfacts.of(state.properties),
             "driver": unitfacts.driver(),
@@ -73,11 +76,18 @@ def facts(
         found["draft"] = draft_folder.result() if draft_folder else None
         found["prefill"] = served.result() if served else None
     owner = {pid: _service(name) for name, pids in groups.items() for pid in pids}
+    owner.update(dict.fromkeys(hostfacts.cgroup_pids(replaced.cgroup), service))
     return {
         **found,
         "gpus": gpus,
         "gpu_strangers": gpufacts.strangers(processes, owner, service),
     }
+
+
+def _back(state: UnitState, replaced: UnitState) -> Dict[str, Any]:
+    """Memory that comes back when the service and the unit that it replaces have stopped."""
+    own, other = held(state.cgroup), held(replaced.cgroup)
+    return {**(own if own["bytes"] else other), "bytes": own["bytes"] + other["bytes"]}
 
 
 def _process(state: UnitState, standing: Mapping[str, Any]) -> Optional[str]:

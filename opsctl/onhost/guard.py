@@ -81,7 +81,10 @@ class Guard:
         """
         store, standing = self.world.store, self._standing()
         try:
-            of_other_hands = zero.keep(store, self.world.systemd, self.run, self._note)
+            asked = store.manifest(str(self.document.get("target") or ZERO)) or {}
+            of_other_hands = zero.keep(
+                store, self.world.systemd, self.run, self._note, str(asked.get("takes_over") or "")
+            )
             standing = self._standing()
             target = swap.target_of(
                 self.document["op"],
@@ -187,6 +190,7 @@ class Guard:
         self._phase("drain" if state.active == "active" else "stop")
         with self.world.allow(2 * state.stop_limit + 90):
             systemd.stop(store.unit, swap.grace(pending))
+        self._retire()
         manifest = store.manifest(goal) or {}
         left = self.world.outside.in_the_way(systemd, manifest)
         if left and pending.step != RESTORE:
@@ -201,6 +205,12 @@ class Guard:
         systemd.reset_failed(store.unit)
         systemd.start(store.unit)
         return None
+
+    def _retire(self) -> None:
+        other = zero.moved_from(self.world.store)
+        if other:
+            with self.world.allow(2 * self.world.systemd.show(other).stop_limit + 90):
+                zero.retire(self.world.store, self.world.systemd)
 
     def _exchange(self, pending: Pending) -> Optional[Check]:
         """The unit file alone, under a process that runs on. Each step is repeatable: a guard that

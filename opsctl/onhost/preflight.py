@@ -47,13 +47,14 @@ class Outside:
         from opsctl.onhost import doctor  # it asks this module too
 
         found = doctor.preconditions(manifest, systemd)
-        taken = self.port_holder(manifest.get("address") or {}, but)
+        other = str(manifest.get("takes_over") or "") if but else ""  # is stopped as well
+        taken = self.port_holder(manifest.get("address") or {}, but, other)
         if taken:
             found.append(f"port {manifest['address']['port']} is held by {taken}")
         if shutil.which("nvidia-smi"):
             pids = [
                 pid
-                for state in systemd.show_all(["sglang-*.service"])
+                for state in systemd.show_all(["sglang-*.service", *([other] if other else [])])
                 for pid in hostfacts.cgroup_pids(state.cgroup)
             ]
             held = hostfacts.gpu_processes(hostfacts.gpus())
@@ -63,8 +64,8 @@ class Outside:
             found += check.evidence[1:] if check.status == FAIL else []
         return found
 
-    def port_holder(self, address: Mapping[str, Any], but: str = "") -> str:
-        """Who listens on the port, "" if nobody does, or only the unit `but`. After a SIGKILL an
+    def port_holder(self, address: Mapping[str, Any], *but: str) -> str:
+        """Who listens on the port, "" if nobody does, or only a unit of `but`. After a SIGKILL an
         orphan of the engine may hold it; the new engine would find out after the whole load."""
         port = int(address.get("port") or 0)
         if not port:
@@ -73,7 +74,8 @@ class Outside:
             inode = listening_inode((files.read(Path(table)) or b"").decode(), port)
             if inode:
                 pid = _owner(inode)
-                if but and f"/{but}" in (_text(f"/proc/{pid}/cgroup") if pid else ""):
+                group = _text(f"/proc/{pid}/cgroup") if pid else ""
+                if any(f"/{unit}" in group for unit in but if unit):
                     return ""
                 comm = _text(f"/proc/{pid}/comm").strip() if pid else ""
                 return f"PID {pid} ({comm})" if pid else "another process"

@@ -11,7 +11,7 @@ import time
 from contextlib import suppress
 from typing import Callable
 
-from opsctl.onhost import bundle, ending, files, swap
+from opsctl.onhost import bundle, ending, files, swap, zero
 from opsctl.onhost.store import ZERO, Places, Refused, Store, services
 from opsctl.onhost.swap import CONFIRM, Pending
 from opsctl.onhost.systemd import CallFailed, Systemd
@@ -44,7 +44,12 @@ def recover_service(store: Store, systemd: Systemd, launch: Launch) -> None:
         if store.unproven():
             _first_start(store, launch)
         return
-    if store.result(pending.run) is None:
+    known = store.result(pending.run)
+    if known is not None and store.unproven():
+        ending.close(store, pending.run, store.run_document(pending.run), known)
+        _first_start(store, launch)
+        return
+    if known is None:
         if pending.step == CONFIRM:
             store.confirm(pending.target, pending.fallback)
         following = swap.after_power_cut(pending)
@@ -58,12 +63,13 @@ def recover_service(store: Store, systemd: Systemd, launch: Launch) -> None:
 
 def _without_pending(store: Store, systemd: Systemd) -> None:
     """None is there, as nearly always; or it was spoilt, and nobody knows what stands there. A run
-    that had only been launched is closed, not begun: by now nobody may expect it any more."""
+    that had only been launched is closed, not begun: by now nobody may expect it any more. So may
+    be the one before it, if the last is of a boot like this."""
     if store.pending_is_there():
         if store.confirmed():
             _put_in_place(store, systemd, store.confirmed())
         store.remove_pending()
-    for run in store.runs()[:1]:
+    for run in store.runs()[:2]:
         if not ending.over(store, run):
             cause = "the host lost power or was restarted before anything was touched"
             result = ending.untouched(store, run, cause)
@@ -73,7 +79,7 @@ def _without_pending(store: Store, systemd: Systemd) -> None:
 def _first_start(store: Store, launch: Launch) -> None:
     """This boot starts the confirmed release by its own unit for the first time: its process was
     taken over. A guard gates it, and goes back to the unit that had started that process."""
-    run = f"boot-{time.time():.0f}"
+    run = f"boot-{time.time_ns()}"
     store.run(run).mkdir(parents=True, exist_ok=True)
     document = {"run": run, "op": "start", "service": store.service, "target": store.confirmed()}
     said = {"owner": "opsctl", "reason": "the first start of what was taken over as it ran"}
@@ -85,6 +91,7 @@ def _first_start(store: Store, launch: Launch) -> None:
 
 
 def _put_in_place(store: Store, systemd: Systemd, digest: str) -> None:
+    zero.retire(store, systemd)
     store.install(digest)
     systemd.reload()
     manifest = store.manifest(digest) or {}

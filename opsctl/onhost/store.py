@@ -125,19 +125,24 @@ class Store:
         saved = self._zero_dropins()
         return any(files.read(self.dropin_folder / name) == text for name, text in saved.items())
 
-    def save_zero(self, content: bytes, manifest: Dict[str, Any]) -> None:
-        """Keep a unit of other hands, with its drop-ins, as release 0. One rename, all or nothing.
+    def save_zero(
+        self, content: bytes, manifest: Dict[str, Any], dropins: Optional[Dict[str, bytes]] = None
+    ) -> None:
+        """Keep a unit of other hands, with its drop-ins (those in our place, unless given), as
+        release 0. One rename, all or nothing.
 
         A later unit of other hands replaces an earlier one: it is what would be restored.
         """
+        if dropins is None:
+            dropins = {n: (self.dropin_folder / n).read_bytes() for n in self.dropins()}
         final = self.release(ZERO)
         new = self.releases / f".new-0.{os.getpid()}"
         shutil.rmtree(new, ignore_errors=True)
         (new / "dropins").mkdir(parents=True, mode=0o700)
         os.chmod(new, 0o700)  # a unit written by hand may well hold a key
         files.write(new / self.unit, content, 0o600)
-        for name in self.dropins():
-            files.write(new / "dropins" / name, (self.dropin_folder / name).read_bytes(), 0o600)
+        for name, text in dropins.items():
+            files.write(new / "dropins" / name, text, 0o600)
         files.write_json(new / "release.json", manifest)
         replace_folder(new, final)
 

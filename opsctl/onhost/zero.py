@@ -10,6 +10,8 @@ from opsctl.onhost import files
 from opsctl.onhost.store import ZERO, Refused, Store
 from opsctl.onhost.systemd import Systemd, UnitState
 
+_OF_THE_NAME = re.compile(r"%[inNpjJ]")  # specifiers of systemd.unit(5)
+
 
 def standing_unit(store: Store, state: UnitState) -> Optional[bytes]:
     """The unit of other hands: in our place, or wherever systemd has found it (a package).
@@ -25,22 +27,66 @@ def standing_unit(store: Store, state: UnitState) -> Optional[bytes]:
     return content
 
 
-def keep(store: Store, systemd: Systemd, run: str, note: Callable[[str, List[str]], None]) -> bool:
+def keep(
+    store: Store,
+    systemd: Systemd,
+    run: str,
+    note: Callable[[str, List[str]], None],
+    takes_over: str = "",
+) -> bool:
     """What stands there and is not ours is kept before anything else is done. Answers whether a
-    unit of other hands stands there; one of ours that was edited is copied to the run's folder."""
+    unit of other hands stands there; one of ours that was edited is copied to the run's folder.
+    `takes_over`: a unit of another name, whose text is kept if nothing stands in our place."""
     standing = store.standing()
     if standing not in ("", "foreign"):
         return standing == ZERO
     state = systemd.show(store.unit)
     content = standing_unit(store, state)
     if content is None:
-        return False
+        return bool(takes_over) and _keep_other(store, systemd, takes_over)
     if store.marked(content):
         files.write(store.run(run) / "unit.before", content, 0o600)
         note("the unit was edited by hand; a copy is kept in the run's folder", [])
         return False
     store.save_zero(content, manifest(store, content, state))
     return True
+
+
+def _keep_other(store: Store, systemd: Systemd, other: str) -> bool:
+    """Its text becomes release 0 under the service's own name, so that all that looks after a
+    service looks after it too, should it come back. Raises Refused if the text means another thing
+    under another name."""
+    state = systemd.show(other)
+    if state.load == "masked":
+        raise Refused(f"{other} is masked", hint=f"systemctl unmask {other}")
+    fragment = state.properties.get("FragmentPath", "")
+    content = files.read(Path(fragment)) if fragment and not fragment.startswith("/run/") else None
+    if content is None:
+        return False
+    own = [Path(path) for path in state.dropins if f"/{other}.d/" in path]
+    dropins = {path.name: path.read_bytes() for path in own}
+    named = _OF_THE_NAME.search(b"\n".join([content, *dropins.values()]).decode("utf-8", "replace"))
+    if named:
+        raise Refused(
+            f"{other} says {named[0]}, which stands for its own name: release 0 would differ",
+            hint=f"write out what it stands for in {other}, or stop and disable it by hand",
+        )
+    store.save_zero(content, {**manifest(store, content, state), "moved_from": other}, dropins)
+    return True
+
+
+def moved_from(store: Store) -> str:
+    """The unit of another name that release 0 was kept from; "" if it had the service's own."""
+    return str((store.manifest(ZERO) or {}).get("moved_from") or "")
+
+
+def retire(store: Store, systemd: Systemd) -> None:
+    """Such a unit neither runs nor starts at a boot: its engine is the service's now. Its files
+    are left alone. Safe to run again."""
+    other = moved_from(store)
+    if other and systemd.show(other).load == "loaded":
+        systemd.stop(other)
+        systemd.disable(other)
 
 
 def manifest(store: Store, content: bytes, state: UnitState) -> Dict[str, Any]:

@@ -96,6 +96,7 @@ def _quiet(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[str]:
     yield from _compare("gates ", old["gates"], new["gates"])
     yield from _compare("memory ", old["memory"], new["memory"])
     yield from _compare("timing ", old["timing"], new["timing"])
+    yield from _compare("", _only(old, "takes_over"), _only(new, "takes_over"))
     if old["expect"] != new["expect"]:
         yield "expectation changed"
 

@@ -47,6 +47,7 @@ def manifest(
         "unit": f"sglang-{name}.service",
         "digest": release_digest,
         "user": service.user,
+        **({"takes_over": service.takes_over} if service.takes_over else {}),
         "engine": {"version": version, "root": root_of(service)},
         "model": {"path": model.path, "served_name": served_name_of(service), "draft_path": draft},
         "address": {"host": service.host, "port": service.port},

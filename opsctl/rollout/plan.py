@@ -169,6 +169,9 @@ def _drift(state: State) -> str:
 
 
 def _why(state: State, running: str | None, wanted: Wanted) -> str:
+    other = (wanted.manifest or {}).get("takes_over")
+    if running is None and other:
+        return f"restart: takes over {other}: a process cannot go on in a unit of another name"
     if running is None:
         return "start: the first release on this host"
     if _edited(state):

@@ -130,18 +130,11 @@ def facts_of(host: Host, name: str, manifest: Mapping[str, Any]) -> dict[str, An
     """What the forecast must know of the host and of the model's files there, and what stands
     there now: one round trip."""
     model = manifest["model"]
-    draft = ["--draft", model["draft_path"]] if model["draft_path"] else []
-    return onhost.call(
-        host,
-        "facts",
-        "--model",
-        model["path"],
-        *draft,
-        "--service",
-        name,
-        "--process",
-        timeout=120,
-    )
+    more = ["--draft", model["draft_path"]] if model["draft_path"] else []
+    if other := manifest.get("takes_over"):
+        more += ["--takes-over", other]
+    asked = ["--model", model["path"], *more, "--service", name, "--process"]
+    return onhost.call(host, "facts", *asked, timeout=120)
 
 
 def send(host: Host, release: Release, *, check: bool = False) -> dict[str, Any]:

@@ -120,6 +120,18 @@ Root = Annotated[str, AfterValidator(_root), Kind("absolute path on the host")]
 Version = Annotated[str, AfterValidator(_version), Kind("version")]
 Address = Annotated[str, AfterValidator(_address), Kind("IP address or host name")]
 User = Annotated[str, AfterValidator(_user), Kind("user name")]
+
+
+def _unit(value: str) -> str:
+    if not re.fullmatch(r"[A-Za-z0-9:_.-]{1,240}\.service", value):
+        raise ValueError(
+            f"{value!r} is no service of systemd: letters, digits, : _ . - and then .service; an "
+            "instance of a template (NAME@….service) cannot be taken over under another name"
+        )
+    return value
+
+
+UnitName = Annotated[str, AfterValidator(_unit), Kind("name of a unit")]
 Gpus = Annotated[tuple[int, ...], AfterValidator(gpus), Kind("list of numbers from 0")]
 EnvName = Annotated[str, AfterValidator(public_env_name)]
 SecretEnvName = Annotated[str, AfterValidator(env_name)]

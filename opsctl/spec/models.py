@@ -18,6 +18,7 @@ from opsctl.spec.kinds import (
     Seconds,
     SecretEnvName,
     Size,
+    UnitName,
     User,
     Version,
     seconds,
@@ -172,6 +173,11 @@ class Service(Strict):
         None, description="GPUs of this service; all if unset. Becomes CUDA_VISIBLE_DEVICES."
     )
     user: User = Field("sglang", description="System user that runs the engine.")
+    takes_over: UnitName | None = Field(
+        None,
+        description="Unit of other hands that this service replaces, if its name is another one: "
+        "it is stopped, disabled and kept as release 0.",
+    )
     memory: Memory = Field(default_factory=Memory, description="Host memory.")
     gates: Gates = Field(default_factory=Gates, description="What is demanded of a start.")
     timing: Timing = Field(default_factory=Timing, description="How long things may take.")

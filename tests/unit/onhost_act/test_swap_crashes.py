@@ -22,6 +22,7 @@ from opsctl.onhost.store import Places, Store
 from opsctl.onhost.systemd import CallFailed, UnitState
 
 A, B = "a" * 64, "b" * 64
+OTHER = "hand.service"
 HAND_MADE = b"[Service]\nExecStart=/opt/mine/run --port 31000\n"
 
 
@@ -70,6 +71,9 @@ class Manager:
     log: list[str] = field(default_factory=list)
 
     name = "sglang-kimi.service"
+    other: bool = False  # whether hand.service is there, a unit of another name
+    other_runs: bool = False
+    other_enabled: bool = False
 
     def _read(self) -> None:
         path = self.units / self.name
@@ -78,6 +82,15 @@ class Manager:
         self.dropins = tuple(sorted(p.name for p in folder.iterdir())) if folder.is_dir() else ()
 
     def show(self, unit: str) -> UnitState:
+        if unit == OTHER:
+            paths = {"FragmentPath": str(self.units / OTHER), "TimeoutStopUSec": "1min 30s"}
+            paths["DropInPaths"] = str(self.units / f"{OTHER}.d" / "limits.conf")
+            paths["UnitFileState"] = "enabled" if self.other_enabled else "disabled"
+            load, active = (
+                "loaded" if self.other else "not-found",
+                "active" if self.other_runs else "inactive",
+            )
+            return UnitState(name=unit, load=load, active=active, properties=paths)
         active = "active" if self.running else "failed" if self.failed else "inactive"
         return UnitState(
             name=unit,
@@ -93,6 +106,10 @@ class Manager:
         )
 
     def stop(self, unit: str, grace: float | None = None) -> None:
+        if unit == OTHER:
+            self.log.append("stop other")
+            self.other_runs = False
+            return
         self.log.append("stop")
         self.running, self.failed = None, False
 
@@ -102,6 +119,7 @@ class Manager:
             raise CallFailed("Unit sglang-kimi.service not found.")
         if self.running:
             return
+        assert not self.other_runs, "two engines on one port"
         self.starts += 1
         self.invocation = f"{self.starts:032x}"
         self.running = None if self.loaded in self.broken else self.loaded
@@ -115,6 +133,9 @@ class Manager:
         self.enabled = True
 
     def disable(self, unit: str) -> None:
+        if unit == OTHER:
+            self.other_enabled = False
+            return
         self.enabled = False
 
     def reset_failed(self, unit: str) -> None:
@@ -128,11 +149,14 @@ class Manager:
 
     def power_cut(self) -> None:
         self.running, self.failed, self.invocation = None, False, ""
+        self.other_runs = False
 
     def boot(self) -> None:
         """What systemd does once opsctl-recover.service has ended."""
         if self.enabled and self.loaded is not None:
             self.start(self.name)
+        self.other_runs = self.other_enabled
+        assert not (self.running and self.other_runs), "two engines on one port"
 
 
 @dataclass
@@ -145,15 +169,17 @@ class Sight:
     digest: str = ""
     adopted: list[str] = field(default_factory=list)
 
+    before: str = ""
+
     def begin(self, manifest: Any, before: str) -> None:
-        self.digest = manifest.get("digest", "")
+        self.digest, self.before = manifest.get("digest", ""), before
 
     def adopt(self) -> None:
         self.adopted.append(self.digest)
 
     def look(self) -> Look:
         state = self.systemd.show("x")
-        if state.active != "active":
+        if state.active != "active" or (self.before and state.invocation == self.before):
             return Look(state, crashed=Check("start", FAIL, "exited at once", ["boom"]))
         return Look(state, ready=True, ranks={"TP0": "ready"})
 
@@ -287,6 +313,17 @@ def hand_made(host: Host) -> None:
     host.systemd.start("")
 
 
+def hand_made_elsewhere(host: Host, digest: str = A) -> None:
+    """A unit of another name, which the release says that it takes over."""
+    units = host.systemd.units
+    (units / OTHER).write_bytes(HAND_MADE)
+    (units / f"{OTHER}.d").mkdir()
+    (units / f"{OTHER}.d" / "limits.conf").write_bytes(b"[Service]\nNice=1\n")
+    host.systemd.other = host.systemd.other_runs = host.systemd.other_enabled = True
+    manifest = {"digest": digest, "takes_over": OTHER}
+    (host.store.release(digest) / "release.json").write_text(json.dumps(manifest))
+
+
 def whole(host: Host) -> None:
     """The promise."""
     store = host.store
@@ -300,6 +337,7 @@ def whole(host: Host) -> None:
         assert host.systemd.running in (HAND_MADE, store.release_unit(confirmed))
         assert (host.systemd.running == HAND_MADE) == (host.systemd.invocation == f"{1:032x}")
     assert host.systemd.enabled
+    assert not (host.systemd.other_runs or host.systemd.other_enabled)
     assert store.pending() is None
     if confirmed == "0":
         assert host.systemd.dropins == ("limits.conf",)
@@ -573,12 +611,64 @@ def test_a_process_that_ends_while_it_is_taken_over_comes_back_by_its_old_unit(h
     whole(host)
 
 
+def test_a_process_that_ends_while_the_guard_is_away_is_not_replaced(
+    burning: Fuse, fresh: Callable[[], Host]
+) -> None:
+    for at in range(1, 60):
+        host = fresh()
+        hand_made(host)
+        host.ask("takeover", A)
+        run_until_dead(host, burning, at)
+        if host.store.pending_is_there() and host.store.unit_path.read_bytes() == HAND_MADE:
+            break
+    host.systemd.running, host.systemd.failed = None, True
+    result = host.guard()
+    assert (result["outcome"], result["release"]) == ("rolled_back", "0")
+    assert result["cause"] == "start: the engine that was to be taken over has ended"
+    whole(host)
+
+
 def test_a_takeover_of_our_own_unit_is_refused(host: Host) -> None:
     deployed(host)
     host.ask("takeover", B)
     result = host.guard()
     assert "no unit of other hands stands there" in result["cause"]
     whole(host)
+
+
+# -- a unit of another name
+
+
+def test_a_unit_of_another_name_is_stopped_disabled_and_kept(host: Host) -> None:
+    hand_made_elsewhere(host)
+    host.ask("swap", A)
+    assert host.guard()["outcome"] == "confirmed"
+    assert host.systemd.log[:2] == ["stop", "stop other"]
+    assert (host.systemd.units / OTHER).read_bytes() == HAND_MADE
+    whole(host)
+    host.ask("rollback", None, "r2")
+    assert host.guard("r2")["release"] == "0"
+    assert host.systemd.running == HAND_MADE
+    whole(host)
+
+
+def test_a_unit_of_another_name_comes_back_under_the_services_name(host: Host) -> None:
+    hand_made_elsewhere(host)
+    host.sight.bad[unit(A)] = "ranks"
+    host.ask("swap", A)
+    result = host.guard()
+    assert (result["outcome"], result["release"]) == ("rolled_back", "0")
+    assert host.systemd.running == HAND_MADE
+    whole(host)
+
+
+def test_a_unit_that_means_another_thing_under_another_name_is_refused(host: Host) -> None:
+    hand_made_elsewhere(host)
+    (host.systemd.units / OTHER).write_bytes(HAND_MADE + b"EnvironmentFile=/etc/%n.env\n")
+    host.ask("swap", A)
+    result = host.guard()
+    assert result["outcome"] == "failed" and "hand.service says %n" in result["cause"]
+    assert host.systemd.other_runs and host.systemd.log == []
 
 
 # -- accidents at every point
@@ -623,6 +713,24 @@ def takes_over_running_badly(host: Host) -> None:
     host.ask("takeover", A)
 
 
+def takes_over_what_cannot_start(host: Host) -> None:
+    """Nobody knows before the next start, or the next boot."""
+    hand_made(host)
+    host.systemd.broken.add(unit(A))
+    host.ask("takeover", A)
+
+
+def takes_over_another(host: Host) -> None:
+    hand_made_elsewhere(host)
+    host.ask("swap", A)
+
+
+def takes_over_another_badly(host: Host) -> None:
+    hand_made_elsewhere(host)
+    host.systemd.broken.add(unit(A))
+    host.ask("swap", A)
+
+
 def restarts_what_was_taken_over(host: Host) -> None:
     hand_made(host)
     host.ask("takeover", A, "r0")
@@ -642,10 +750,14 @@ def back_to_zero(host: Host) -> None:
     host.ask("rollback", None)
 
 
-STAYS = [takes_over_running, takes_over_running_badly]  # no process is touched
+STAYS = [
+    takes_over_running,
+    takes_over_running_badly,
+    takes_over_what_cannot_start,
+]  # no process is touched
 STORIES = [
     *(good, gate_fails, crashes, takes_over, takes_over_badly, restarts, back_to_zero),
-    *(*STAYS, restarts_what_was_taken_over),
+    *(*STAYS, restarts_what_was_taken_over, takes_over_another, takes_over_another_badly),
 ]
 
 
@@ -734,6 +846,7 @@ def settled(host: Host, before: bytes | None) -> None:
         whole(host)
     else:
         assert host.systemd.running == before
+        assert host.systemd.other_runs == host.systemd.other
         assert host.store.pending() is None
     result = host.store.result("r1")
     assert result is not None and host.store.events("r1")[-1]["event"] == "result"
