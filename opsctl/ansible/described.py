@@ -11,7 +11,7 @@ from opsctl.engine.ranks import ranks
 from opsctl.inventory.model import HostEntry
 from opsctl.inventory.reader import parse
 from opsctl.release.facts import draft_of, root_of
-from opsctl.spec.models import Service
+from opsctl.spec.models import Service, Source
 
 
 def described(
@@ -59,12 +59,31 @@ def _model_folders(services: Mapping[str, Service]) -> list[dict[str, Any]]:
     for name, service in services.items():
         path, size = service.model.path, int(service.model.size or 0)
         least = max(size, (found.get(path) or {}).get("size") or 0) or None
-        found[path] = {"path": path, "size": least, "what": f"service {name}: model"}
+        what, known = f"service {name}: model", found.get(path) or {}
+        source = _source(service.model.source) or known.get("source")
+        found[path] = {"path": path, "size": least, "what": what, "source": source}
         draft = draft_of(service.flags)
         if draft:
-            what = f"service {name}: draft model"
-            found.setdefault(draft, {"path": draft, "size": None, "what": what})
+            what, source = f"service {name}: draft model", _source(service.model.draft_source)
+            found.setdefault(draft, {"path": draft, "size": None, "what": what, "source": source})
     return list(found.values())
+
+
+def _source(source: Source | None) -> dict[str, Any] | None:
+    """Without its token: the task reads that from the description itself."""
+    if source is None:
+        return None
+    return source.model_dump(mode="json", exclude={"token"}, exclude_none=True)
+
+
+def tokens(services: Mapping[str, Service]) -> dict[str, str]:
+    """The token of each model's source, by the model's path."""
+    found: dict[str, str] = {}
+    for service in services.values():
+        pairs = [(service.model.path, service.model.source)]
+        pairs.append((draft_of(service.flags) or "", service.model.draft_source))
+        found |= {p: s.token.get_secret_value() for p, s in pairs if s is not None and s.token}
+    return found
 
 
 def _gpus(name: str, service: Service) -> dict[str, Any]:

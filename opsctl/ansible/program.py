@@ -15,12 +15,23 @@ from opsctl.remote.host import Host
 # before the next one runs.
 _CONVERGE = ("opsctl.onhost.files", "opsctl.ansible.target.converge")
 _GPUS = ("opsctl.onhost.asking", "opsctl.onhost.hostfacts", "opsctl.onhost.gpus")
-_MODEL = ("opsctl.onhost.modelcheck",)
+_MODEL = ("opsctl.onhost.modelcheck", "opsctl.ansible.target.fetched")
+# The fetch of a model is a file on the host, since it outlives the connection.
+_FETCH = (
+    "opsctl.onhost.files",
+    *(
+        f"opsctl.ansible.target.{name}"
+        for name in (
+            *("fetched", "web", "signing", "listing", "partial", "download", "progress"),
+            *("placing", "mirrored", "fetch"),
+        )
+    ),
+)
 _PARTS = tuple(f"opsctl.ansible.target.{name}" for name in ("host", "cuda", "engine", "model"))
 _BELOW = {
     "host": _CONVERGE,
     "engine": _CONVERGE,
-    "model": _MODEL,
+    "model": (*_CONVERGE, *_MODEL),
     "cuda": _GPUS,
     "survey": (*_CONVERGE, *_GPUS, *_MODEL, *_PARTS),
 }
@@ -30,9 +41,30 @@ import json, sys, types
 sent = json.load(sys.stdin)
 for name, text in sent["modules"]:
     module = sys.modules[name] = types.ModuleType(name)
+    above, _, leaf = name.rpartition(".")
+    setattr(sys.modules.setdefault(above, types.ModuleType(above)), leaf, module)
     exec(compile(text, name, "exec"), module.__dict__)
 print("\\x1e" + json.dumps(module.main(sent["args"])))
 """
+
+
+_ALONE = """\
+import json, os, sys, types
+here = os.path.dirname(os.path.abspath(__file__))
+for name, text in json.loads({modules!r}):
+    module = sys.modules[name] = types.ModuleType(name)
+    above, _, leaf = name.rpartition(".")
+    setattr(sys.modules.setdefault(above, types.ModuleType(above)), leaf, module)
+    exec(compile(text, name, "exec"), module.__dict__)
+with open(os.path.join(here, "job.json"), encoding="utf-8") as file:
+    job = json.load(file)
+sys.exit(module.main(job, os.path.join(here, "progress.json")))
+"""
+
+
+def fetch_program() -> str:
+    """The fetch of a model as one file; it reads job.json and writes progress.json beside it."""
+    return _ALONE.format(modules=json.dumps([(name, _text(name)) for name in _FETCH]))
 
 
 def run(host: Host, program: str, args: Mapping[str, Any]) -> dict[str, Any]:

@@ -97,6 +97,8 @@ def default(field: FieldInfo) -> str:
         return value.human_readable().replace(".0", "")
     if isinstance(value, float):
         return f"{value:g}s"
+    if value == ():
+        return "[]"
     return {None: "null", True: "true", False: "false"}.get(value, str(value))
 
 

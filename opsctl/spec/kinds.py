@@ -9,6 +9,7 @@ import ipaddress
 import re
 from dataclasses import dataclass
 from typing import Annotated
+from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BeforeValidator, ByteSize, Field
 
@@ -135,3 +136,46 @@ UnitName = Annotated[str, AfterValidator(_unit), Kind("name of a unit")]
 Gpus = Annotated[tuple[int, ...], AfterValidator(gpus), Kind("list of numbers from 0")]
 EnvName = Annotated[str, AfterValidator(public_env_name)]
 SecretEnvName = Annotated[str, AfterValidator(env_name)]
+
+
+def _commit(value: str) -> str:
+    if not re.fullmatch(r"[0-9a-f]{40}", value):
+        raise ValueError(
+            "must be a commit, 40 hex digits: a branch or tag may mean other files tomorrow"
+        )
+    return value
+
+
+def _sha256(value: str) -> str:
+    if not re.fullmatch(r"[0-9a-fA-F]{64}", value):
+        raise ValueError("must be a sha256, 64 hex digits")
+    return value.lower()
+
+
+def _hub_name(value: str) -> str:
+    if not re.fullmatch(r"[\w.-]+(/[\w.-]+)?", value, re.ASCII) or ".." in value:
+        raise ValueError("must be ORGANIZATION/NAME as the hub names it")
+    return value
+
+
+def _http(value: str) -> str:
+    parts = urlsplit(value)
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise ValueError("must be an address that begins with https:// or http://")
+    if parts.username or parts.password or parts.query:
+        raise ValueError("must hold no user, password or query; a secret is written in token")
+    return value
+
+
+def _rsync(value: str) -> str:
+    if not re.fullmatch(r"([\w.-]+@)?[\w.:\[\]-]+:/[^\0\n]*|rsync://[\w.:-]+/[^\0\n]+", value):
+        raise ValueError("must be USER@HOST:/FOLDER or rsync://HOST/MODULE")
+    return value
+
+
+Commit = Annotated[str, AfterValidator(_commit), Kind("commit: 40 hex digits")]
+Sha256 = Annotated[str, AfterValidator(_sha256), Kind("sha256: 64 hex digits")]
+HubName = Annotated[str, AfterValidator(_hub_name), Kind("ORGANIZATION/NAME")]
+HttpAddress = Annotated[str, AfterValidator(_http), Kind("http or https address")]
+RsyncPlace = Annotated[str, AfterValidator(_rsync), Kind("rsync address")]
+Patterns = Annotated[tuple[str, ...], Kind("list of patterns")]

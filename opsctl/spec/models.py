@@ -11,12 +11,18 @@ from pydantic import BaseModel, ByteSize, ConfigDict, Field, SecretStr, model_va
 
 from opsctl.spec.kinds import (
     Address,
+    Commit,
     EnvName,
     Folder,
     Gpus,
+    HttpAddress,
+    HubName,
+    Patterns,
     Root,
+    RsyncPlace,
     Seconds,
     SecretEnvName,
+    Sha256,
     Size,
     UnitName,
     User,
@@ -32,6 +38,7 @@ __all__ = [
     "Model",
     "Secrets",
     "Service",
+    "Source",
     "Timing",
     "Wheels",
     "seconds",
@@ -42,6 +49,76 @@ class Strict(BaseModel):
     """Unknown keys are refused: a typo is never silently ignored."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
+
+
+class Source(Strict):
+    """Where a model's files come from: exactly one of hub, url, s3, rsync, peer, folder."""
+
+    hub: HubName | None = Field(
+        None, description="ORGANIZATION/NAME on a model hub; needs endpoint and revision."
+    )
+    revision: Commit | None = Field(None, description="Commit of the hub's repository.")
+    endpoint: HttpAddress | None = Field(
+        None, description="Address of the hub, of its mirror, or of the object store."
+    )
+    s3: str | None = Field(
+        None,
+        min_length=1,
+        description="BUCKET/PREFIX of an object store that is addressed as ENDPOINT/BUCKET.",
+    )
+    region: str = Field(
+        "us-east-1", description="Region that requests to the object store are signed for."
+    )
+    url: HttpAddress | None = Field(
+        None, description="Address of a folder of files with a manifest beside them."
+    )
+    rsync: RsyncPlace | None = Field(
+        None, description="USER@HOST:/FOLDER; root's keys on the host must open it."
+    )
+    peer: str | None = Field(
+        None,
+        min_length=1,
+        description="Host of the inventory that has the model under the same path; by rsync, too.",
+    )
+    folder: Folder | None = Field(
+        None, description="Folder on the host itself, such as a mounted share."
+    )
+    manifest: str = Field(
+        "SHA256SUMS",
+        min_length=1,
+        description="Lines of sha256sum, or JSON with files of path, size, sha256, url; its name "
+        "in the source, or for url also its whole address.",
+    )
+    manifest_sha256: Sha256 | None = Field(
+        None, description="Hash that the manifest itself must have."
+    )
+    exclude: Patterns = Field((), description="Files to leave out, as patterns of whole paths.")
+    connections: int = Field(4, ge=1, le=32, description="Files that are fetched at once.")
+    limit: Size | None = Field(None, description="Most bytes a second, all connections together.")
+    page_cache: Literal["drop", "keep"] = Field(
+        "drop",
+        description="Whether fetched files stay in memory; they may push out what engines read.",
+    )
+    token: SecretStr | None = Field(
+        None, description="The hub's or server's token; KEY_ID:SECRET for an object store."
+    )
+
+    @model_validator(mode="after")
+    def _whole(self) -> Self:
+        kinds = ("hub", "url", "s3", "rsync", "peer", "folder")
+        named = [key for key in kinds if getattr(self, key)]
+        if len(named) != 1:
+            raise ValueError(
+                "needs exactly one of hub, url, s3, rsync, peer, folder; "
+                f"there is {' and '.join(named) or 'none'}"
+            )
+        if self.hub and not (self.revision and self.endpoint):
+            raise ValueError("hub needs endpoint, and revision: the commit that is wanted")
+        if self.s3 and not self.endpoint:
+            raise ValueError("s3 needs endpoint")
+        if "?" in self.manifest:
+            raise ValueError("manifest holds a query, which may be a secret; use token")
+        return self
 
 
 class Model(Strict):
@@ -57,6 +134,12 @@ class Model(Strict):
         None,
         description="Least total size of the weight files on the host, if it is to be checked.",
     )
+    source: Source | None = Field(
+        None, description="Where its files come from; unset: they must be there already."
+    )
+    draft_source: Source | None = Field(
+        None, description="The same for the draft model that the flags name."
+    )
 
 
 class Wheels(Strict):
@@ -68,7 +151,19 @@ class Wheels(Strict):
     mirror: str | None = Field(
         None, description="Folder of wheels on the controller, or on the host; no index is asked."
     )
-    index: str | None = Field(None, description="Index address; the host's own default if unset.")
+    index: str | None = Field(
+        None,
+        description="Index address; the host's own default if unset. {cuda} in it becomes the "
+        "release's own CUDA, such as cu128.",
+    )
+    torch_index: str | None = Field(
+        None, description="One more index, for torch's builds; {cuda} as in index."
+    )
+    resolve: bool = Field(
+        True,
+        description="Whether packages' own demands must fit; false installs exactly what is "
+        "listed, for lists that a metadata contradicts (torch for the CPU).",
+    )
 
 
 class Engine(Strict):
