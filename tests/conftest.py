@@ -102,3 +102,9 @@ def lab_hosts() -> Iterator[list[LabHost]]:
 @pytest.fixture(scope="module")
 def lab_host(lab_hosts: list[LabHost]) -> LabHost:
     return lab_hosts[0]
+
+
+@pytest.fixture(scope="module")
+def boot_one() -> Iterator[LabHost]:
+    """One fresh host for the tests of one module."""
+    yield boot(1)[0]

@@ -27,13 +27,26 @@ _FETCH = (
         )
     ),
 )
-_PARTS = tuple(f"opsctl.ansible.target.{name}" for name in ("host", "cuda", "engine", "model"))
+_PACKAGES = tuple(
+    f"opsctl.ansible.target.{name}"
+    for name in (
+        *("distro", "openpgp", "apttrouble", "apt", "dnf", "repository"),
+        *("driverplan", "driverfacts"),
+    )
+)
+_DRIVER = "opsctl.ansible.target.nvidia_driver"
+_PARTS = tuple(
+    f"opsctl.ansible.target.{name}"
+    for name in ("host", "nvidia_driver", "cuda", "host_tuning", "engine", "model")
+)
 _BELOW = {
     "host": _CONVERGE,
     "engine": _CONVERGE,
     "model": (*_CONVERGE, *_MODEL),
-    "cuda": _GPUS,
-    "survey": (*_CONVERGE, *_GPUS, *_MODEL, *_PARTS),
+    "nvidia_driver": (*_CONVERGE, *_PACKAGES),
+    "cuda": (*_CONVERGE, *_GPUS, *_PACKAGES, _DRIVER),
+    "host_tuning": _CONVERGE,
+    "survey": (*_CONVERGE, *_GPUS, *_MODEL, *_PACKAGES, *_PARTS),
 }
 
 _BOOT = """\

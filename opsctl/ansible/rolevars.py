@@ -15,7 +15,7 @@ from opsctl.ansible.reading import read_variables
 from opsctl.errors import Problem
 from opsctl.paths import share
 
-ROLES = ("host", "cuda", "engine", "model", "service")
+ROLES = ("host", "nvidia_driver", "cuda", "host_tuning", "engine", "model", "service")
 _DESCRIBED = ("sglang_services", "sglang_overrides")  # judged by opsctl.spec; they hold secrets
 
 

@@ -10,13 +10,16 @@ from collections.abc import Mapping
 from typing import Any
 
 from opsctl.ansible.action import Action
-from opsctl.ansible.cuda import problems
+from opsctl.ansible.cuda import problems, toolkit_args
 from opsctl.ansible.engine import look_args
 from opsctl.ansible.host import host_args
+from opsctl.ansible.host_tuning import tuning_args
+from opsctl.ansible.nvidia_driver import driver_args
 
 
 class ActionModule(Action):
-    """Arguments: `host`, `cuda`, `engine`, `model`, each with what the role's task takes."""
+    """Arguments: one a role (`host`, `nvidia_driver`, `cuda`, `host_tuning`, `engine`, `model`),
+    each with what the role's task takes."""
 
     def act(self) -> dict[str, Any]:
         given = self.args
@@ -25,6 +28,9 @@ class ActionModule(Action):
             "survey",
             {
                 "host": host_args(given["host"]),
+                "nvidia_driver": driver_args(given["nvidia_driver"]),
+                "cuda": toolkit_args(given["cuda"]),
+                "host_tuning": tuning_args(given["host_tuning"]),
                 "engine": [look_args(one, python) for one in given["engine"]["environments"]],
                 "model": given["model"],
             },
@@ -34,9 +40,12 @@ class ActionModule(Action):
 
 def roles(said: Mapping[str, Any], needs: list[dict[str, Any]]) -> list[str]:
     """Names of the roles that have something to do or to refuse (pure)."""
+    wrong = problems(needs, said["cuda"])
     found = {
         "host": [said["host"]],
-        "cuda": [{"changed": False, "problems": problems(needs, said["cuda"])}],
+        "nvidia_driver": [said["nvidia_driver"] | {"changed": _to_do(said["nvidia_driver"])}],
+        "cuda": [said["cuda"]["toolkit"], {"changed": False, "problems": wrong}],
+        "host_tuning": [said["host_tuning"]],
         "engine": said["engine"],
         "model": [said["model"]],
     }
@@ -45,3 +54,8 @@ def roles(said: Mapping[str, Any], needs: list[dict[str, Any]]) -> list[str]:
         for role, results in found.items()
         if any(result["changed"] or result["problems"] for result in results)
     ]
+
+
+def _to_do(driver: Mapping[str, Any]) -> bool:
+    """A reboot that is outstanding is something to do, or to refuse."""
+    return bool(driver["changed"] or driver["reboot"])

@@ -84,7 +84,9 @@ def test_a_mirror_on_the_host_is_used_where_it_is(tmp_path: Path) -> None:
         ({"host": {"changed": True, "problems": []}}, ["host"]),
         ({"engine": [GOOD, {"changed": False, "problems": ["in use"]}]}, ["engine"]),
         ({"model": {"changed": False, "problems": ["no weight files"]}}, ["model"]),
-        ({"cuda": {"driver": "", "gpus": []}}, ["cuda"]),
+        ({"cuda": {"driver": "", "gpus": [], "toolkit": GOOD}}, ["cuda"]),
+        ({"nvidia_driver": GOOD | {"reboot": ["another version runs"]}}, ["nvidia_driver"]),
+        ({"host_tuning": {"changed": True, "problems": []}}, ["host_tuning"]),
     ],
 )
 def test_a_survey_names_the_roles_that_have_something_to_do_or_to_refuse(
@@ -92,7 +94,9 @@ def test_a_survey_names_the_roles_that_have_something_to_do_or_to_refuse(
 ) -> None:
     card = {"index": 0, "name": "NVIDIA H200", "state": "ok"}
     said: dict[str, Any] = {"host": GOOD, "engine": [GOOD], "model": GOOD}
-    said["cuda"] = {"driver": "999.0", "gpus": [card | {"index": n} for n in range(8)]}
+    said |= {"nvidia_driver": GOOD | {"reboot": []}, "host_tuning": GOOD}
+    cards = [card | {"index": n} for n in range(8)]
+    said["cuda"] = {"toolkit": GOOD, "driver": "999.0", "gpus": cards}
     assert roles(said | changes, needs(services(), Path("/inv"))["gpus"]) == names
 
 

@@ -45,7 +45,9 @@ def _pyenv() -> list[str]:
 
 
 @pytest.mark.parametrize("python", pythons())
-@pytest.mark.parametrize("name", ["model", "host", "engine", "cuda", "survey"])
+@pytest.mark.parametrize(
+    "name", ["model", "host", "nvidia_driver", "engine", "cuda", "host_tuning", "survey"]
+)
 def test_runs_without_any_package(python: str, name: str, tmp_path: Path) -> None:
     args: dict[str, dict[str, Any]] = {
         "model": {"folders": [{"path": str(tmp_path), "size": None, "what": "model"}]},
@@ -66,14 +68,18 @@ def test_runs_without_any_package(python: str, name: str, tmp_path: Path) -> Non
         },
     }
     args["cuda"] = {}
+    args["nvidia_driver"] = {"branch": "", "check": True}
+    args["host_tuning"] = {"settings": {}, "check": True}
     args["survey"] = {**args, "engine": [args["engine"]]}
     found = program.run(ThisMachine(python), name, args[name])  # type: ignore[arg-type]
     if name == "survey":
-        assert list(found) == ["host", "engine", "model", "cuda"]
+        assert list(found) == [*("host", "nvidia_driver", "host_tuning", "engine", "model", "cuda")]
         assert (found["host"]["changed"], len(found["engine"][0]["problems"])) == (True, 1)
         assert not (tmp_path / "new").exists()
     elif name == "cuda":
-        assert set(found) == {"gpus", "driver", "cuda", "gpu_error"}
+        assert set(found) == {"gpus", "driver", "cuda", "gpu_error", "toolkit"}
+    elif name in ("nvidia_driver", "host_tuning"):
+        assert (found["changed"], found["problems"]) == (False, [])  # nothing was asked for
     elif name == "host":
         assert found["changed"]
         assert not (tmp_path / "new").exists()  # with check nothing is written

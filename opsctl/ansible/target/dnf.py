@@ -1,0 +1,142 @@
+"""Packages by dnf, for RHEL 9 and its like. Judged by texts; not run on such a host yet."""
+
+from __future__ import annotations
+
+import fnmatch
+import os
+import re
+from pathlib import Path
+from typing import Dict, List, Optional, Sequence, Tuple
+
+from opsctl.ansible.target.apt import QUIET, _end, _put_back, _try
+from opsctl.ansible.target.converge import Host, Refused, run
+from opsctl.ansible.target.openpgp import fingerprints
+from opsctl.onhost.files import read, write
+
+REPO = "/etc/yum.repos.d/opsctl-nvidia.repo"
+KEY = "/etc/pki/rpm-gpg/RPM-GPG-KEY-opsctl-nvidia"
+_DNF = ["dnf", "-q", "-y"]
+_DOWN = re.compile(r"(Could(?:n't| not) resolve host|Could(?:n't| not) connect|timed out)[^\n]*")
+_MISSING = re.compile(r"Status code: 40[34][^\n]*")
+_KEY = re.compile(r"(GPG check FAILED|Public key for \S+ is not installed|Signature[^\n]*)[^\n]*")
+
+
+def repo(url: str) -> str:
+    """Packages are judged by the key; NVIDIA does not sign the index of its RPM repositories."""
+    return (
+        "[opsctl-nvidia]\nname=NVIDIA, by the role nvidia_driver\n"
+        f"baseurl={url}\nenabled=1\ngpgcheck=1\nrepo_gpgcheck=0\ngpgkey=file://{KEY}\n"
+    )
+
+
+def statuses(text: str) -> Dict[str, str]:
+    """{package: version-release} from rpm's two columns."""
+    rows = (line.split("\t") for line in text.splitlines())
+    return {row[0]: row[1] for row in rows if len(row) == 2}
+
+
+def locked(text: str) -> List[str]:
+    """Names in `dnf versionlock list`: nvidia-open-3:580.95.05-1.el9.*"""
+    return re.findall(r"^(\S+?)-\d+:[^\s:]+$", text, re.MULTILINE)
+
+
+def removals(text: str) -> List[str]:
+    """What a transaction of dnf's would take away: the table after "Removing:"."""
+    table = re.search(r"^Removing[^\n]*:\n((?: +[^\n]*\n)+)", text, re.MULTILINE)
+    return re.findall(r"^ +(\S+) ", table.group(1), re.MULTILINE) if table else []
+
+
+def trouble(text: str, url: str, given: Sequence[str]) -> str:
+    """One line of cause and what to do; "" if dnf's answer has none that is known."""
+    rules = (
+        (_KEY, f"packages of {url} are signed by another key ({{}}); the key given is "
+         f"{', '.join(given)}: give the repository's own as nvidia_driver_repository.key"),
+        (_DOWN, f"{url} does not answer ({{}}): look from the host with: curl -I {url}"),
+        (_MISSING, f"there is no repository at {url} ({{}}): look with: "
+         f"curl -I {url}repodata/repomd.xml"),
+    )  # fmt: skip
+    for pattern, told in rules:
+        found = pattern.search(text)
+        if found:
+            return told.format(found.group().strip())
+    return ""
+
+
+class Dnf:
+    """The same questions as `Apt` answers."""
+
+    repair_command = "dnf -y check; rpm --verify --all"
+
+    def damaged(self) -> List[str]:
+        """Packages that stand there twice: a transaction that was cut off leaves both."""
+        done, text = _try(["dnf", "-q", "check", "--duplicates"])
+        return [] if done else re.findall(r"^(\S+) is a duplicate", text, re.MULTILINE)
+
+    def repair(self) -> None:
+        run([*_DNF, "remove", "--duplicates"], QUIET)
+
+    def installed(self) -> Dict[str, str]:
+        return statuses(run(["rpm", "-qa", "--qf", "%{NAME}\t%{VERSION}-%{RELEASE}\n"]))
+
+    def repository(self, host: Host, url: str, key: bytes) -> bool:
+        wanted = {KEY: key, REPO: repo(url).encode()}
+        before = {path: read(Path(path)) for path in wanted}
+        if before == wanted:
+            return False
+        host.changed(REPO, (before[REPO] or b"").decode("utf-8", "replace"), repo(url))
+        if not host.check:
+            for path, content in wanted.items():
+                os.makedirs(os.path.dirname(path), exist_ok=True)
+                write(Path(path), content)
+            try:
+                run(["rpm", "--import", KEY])
+                self.update(url, key)
+            except Refused:
+                _put_back(before)
+                raise
+        return True
+
+    def update(self, url: str, key: bytes) -> None:
+        only = ["--disablerepo=*", "--enablerepo=opsctl-nvidia", "--refresh", "makecache"]
+        done, text = _try([*_DNF, *only])
+        if not done:
+            told = trouble(text, url, fingerprints(key))
+            raise Refused(told or f"dnf makecache of {url} failed:\n{_end(text)}")
+
+    def available(self, name: str) -> List[str]:
+        ask = ["repoquery", "--repo=opsctl-nvidia", "--showduplicates", "--qf"]
+        text = run(["dnf", "-q", *ask, "%{version}-%{release}", name])
+        return list(reversed(text.split()))
+
+    def pin(self, host: Host, upstream: str) -> None:
+        """versionlock, after the installation, is the pin."""
+
+    def unpin(self, before: Optional[bytes]) -> None:
+        """Nothing was written by `pin`."""
+
+    def pinned(self) -> Optional[bytes]:
+        return None
+
+    def install(self, wanted: Sequence[Tuple[str, str]], family: Sequence[str], url: str) -> None:
+        words = [f"{name}-{version}" if version else name for name, version in wanted]
+        done, text = _try(["dnf", "install", "--assumeno", "--setopt=install_weak_deps=0", *words])
+        foreign = [n for n in removals(text) if not any(fnmatch.fnmatch(n, f) for f in family)]
+        if foreign:
+            raise Refused(f"dnf would remove {', '.join(foreign)}; nothing was done")
+        ask = [*_DNF, "--setopt=install_weak_deps=0", "install"]
+        for step in (["--downloadonly"], []):
+            done, text = _try([*ask, *step, *words])
+            if not done:
+                told = trouble(text, url, []) or _end(text)
+                raise Refused(f"dnf install {' '.join(words)} failed: {told}")
+
+    def held(self) -> List[str]:
+        return locked(run(["dnf", "-q", "versionlock", "list"]))
+
+    def hold(self, names: Sequence[str]) -> None:
+        if names:
+            run(["dnf", "-q", "versionlock", "add", *names])
+
+    def unhold(self, names: Sequence[str]) -> None:
+        if names:
+            run(["dnf", "-q", "versionlock", "delete", *names])
