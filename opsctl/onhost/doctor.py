@@ -65,9 +65,14 @@ def preconditions(manifest: Mapping[str, Any], systemd: Systemd) -> List[str]:
     }
     doctorservice.files(service, found)
     doctorservice.environment(service, "", found)
-    blocking = found.list
-    if manifest.get("needs"):
-        seen = doctorlook.look_at_gpus(systemd)
-        blocking = [*blocking, *doctordriver.blocking(seen, manifest)]
-        blocking += doctorgpu.blocking(seen, manifest)
+    blocking = [*found.list, *before(doctorlook.look_before(systemd), manifest)]
     return [one.detail for one in blocking if one.blocks and one.fault not in ASKED_ELSEWHERE]
+
+
+def before(seen: Mapping[str, Any], manifest: Mapping[str, Any]) -> List[Finding]:
+    """What doctorlook.look_before's look tells against a release (pure)."""
+    found = doctorhost.blocking(seen)
+    if manifest.get("needs"):
+        found += doctordriver.blocking(seen, manifest)
+        found += doctorgpu.blocking(seen, manifest)
+    return found

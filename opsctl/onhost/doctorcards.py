@@ -72,7 +72,9 @@ def _card(number: int, gpu: ElementTree.Element) -> Dict[str, Any]:
         "power_default": _number(gpu, f"{power}/default_power_limit"),
         "fabric": _text(gpu, "fabric/state"),
         "fabric_status": _text(gpu, "fabric/status"),
-        "used": _number(gpu, "fb_memory_usage/used"),
+        # Xorg and its like are no compute processes, and hold memory all the same.
+        "display": _text(gpu, "display_active") == "Enabled"
+        or any("G" in (node.text or "") for node in gpu.iterfind("processes/process_info/type")),
     }  # fmt: skip
 
 

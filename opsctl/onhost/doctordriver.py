@@ -79,7 +79,7 @@ def judge(seen: Mapping[str, Any]) -> List[Finding]:
 
 
 def blocking(seen: Mapping[str, Any], manifest: Mapping[str, Any]) -> List[Finding]:
-    """What of it concerns one release before its start; `seen`: doctorlook.look_at_gpus'."""
+    """What of it concerns one release before its start; `seen`: doctorlook.look_before's."""
     found = Found(FAULTS)
     service = {"service": str(manifest.get("service") or ""), "manifest": manifest}
     _driver({**seen, "services": [service]}, found)

@@ -103,6 +103,7 @@ def judge(seen: Mapping[str, Any]) -> List[Finding]:
     found = Found(FAULTS)
     cards = known(seen)
     _presence(seen, cards, found)
+    _split(cards, wanted(seen["services"]), found)
     for service in seen["services"]:
         _service(service, cards, found)
     for card in (doctorcards.details(out(seen, "smi-details")) or {}).get("cards", []):
@@ -114,12 +115,26 @@ def judge(seen: Mapping[str, Any]) -> List[Finding]:
 
 
 def blocking(seen: Mapping[str, Any], manifest: Mapping[str, Any]) -> List[Finding]:
-    """What of it concerns one release before its start; `seen`: doctorlook.look_at_gpus'."""
+    """What of it concerns one release before its start; `seen`: doctorlook.look_before's."""
     found = Found(FAULTS)
     cards = known(seen)
+    service = {"service": str(manifest.get("service")), "manifest": manifest}
+    mine = wanted([service])
     _presence(seen, cards, found, manifest.get("gpus"))
-    _service({"service": str(manifest.get("service")), "manifest": manifest}, cards, found)
+    _split(cards, mine, found)
+    _service(service, cards, found)
+    for card in (doctorcards.details(out(seen, "smi-details")) or {}).get("cards", []):
+        if (mine is None or card["index"] in mine) and _sound(cards, card["index"]):
+            _card(card, found)
     return found.list
+
+
+def wanted(services: Sequence[Mapping[str, Any]]) -> Optional[List[int]]:
+    """Indices of the cards that services are to run on; None for all that there are."""
+    asking = [s["manifest"] for s in services if s["manifest"].get("needs")]
+    if any(manifest.get("gpus") is None for manifest in asking):
+        return None
+    return sorted({index for manifest in asking for index in manifest["gpus"]})
 
 
 def known(seen: Mapping[str, Any]) -> List[Dict[str, Any]]:
@@ -165,14 +180,20 @@ def _presence(
             found.fault("gpu-lost", f"{where} is lost")
         elif card["state"] == "error":
             found.fault("gpu-error", f"{where} {card['name']} is in ERR!", gpu=index)
-        elif card["state"] == "mig":
-            found.fault("gpu-mig", f"{where} {card['name']} is split by MIG", gpu=index)
     listed = {_short(card["bus"]) for card in cards if card.get("bus")}
     lost = sum(card["state"] == "lost" for card in cards)
     absent = [bus for bus in cards_on_bus(seen) if _short(bus) not in listed]
     if listed and only is None:
         for bus in absent[: len(absent) - lost] if lost <= len(absent) else []:
             found.fault("gpu-off-bus", f"{bus} is on the bus, nvidia-smi does not list it", bus=bus)
+
+
+def _split(cards: Sequence[Mapping[str, Any]], mine: Optional[Sequence[int]], found: Found) -> None:
+    """A split card that no service is to run on is as somebody wants it."""
+    for card in cards:
+        index = card["index"]
+        if card["state"] == "mig" and (mine is None or index in mine):
+            found.fault("gpu-mig", f"GPU {index} {card['name']} is split by MIG", gpu=index)
 
 
 def _short(bus: str) -> str:
@@ -320,7 +341,13 @@ def _passes(seen: Mapping[str, Any], cards: Sequence[Mapping[str, Any]], found: 
     found.passed("gpus", f"{len(sound)} × {kinds}")
     if cards[0].get("vendor") == "amd":
         return
-    found.passed("mig", "no card is split")
+    split = [str(card["index"]) for card in cards if card["state"] == "mig"]
+    found.passed(
+        "mig",
+        f"GPU {', '.join(split)} is split, no service is to run there"
+        if split
+        else "no card is split",
+    )
     if doctorcards.details(out(seen, "smi-details")) is None:
         hung = state(seen, "smi-details")
         why = "nvidia-smi -q -x gave no answer" if hung != "ok" else "nvidia-smi -q -x is no XML"

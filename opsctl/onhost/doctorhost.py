@@ -132,6 +132,14 @@ def judge(seen: Mapping[str, Any]) -> List[Finding]:
     return found.list
 
 
+def blocking(seen: Mapping[str, Any]) -> List[Finding]:
+    """What of it concerns any release before its start; `seen`: doctorlook.look_before's."""
+    found = Found(FAULTS)
+    _system(seen, found)
+    _overcommit(seen, found)
+    return found.list
+
+
 def _system(seen: Mapping[str, Any], found: Found) -> None:
     release = hostfacts.parse_properties(seen["files"].get("/etc/os-release", ""))
     name = release.get("PRETTY_NAME") or release.get("ID") or "no /etc/os-release"
@@ -237,14 +245,18 @@ def _memory(seen: Mapping[str, Any], found: Found) -> None:
         if runs and meminfo["available"] < least:
             text = f"{gib(meminfo['available'])} available, {name} demands {gib(least)}"
             found.fault("memory-short", text, name)
-    if seen["files"].get("/proc/sys/vm/overcommit_memory", "").strip() == "2":
-        found.fault("overcommit", "vm.overcommit_memory is 2")
+    _overcommit(seen, found)
     found.passed("memory", f"{gib(meminfo['available'])} of {gib(meminfo['total'])} available")
     idle = sum(page["size"] * page["free"] for page in seen["hugepages"])
     if idle >= LEAST_IDLE_HUGE:
         found.fault("hugepages-idle", f"{gib(idle)} in huge pages that nobody uses")
     found.passed("hugepages", "none idle")
     _numa(seen, found)
+
+
+def _overcommit(seen: Mapping[str, Any], found: Found) -> None:
+    if seen["files"].get("/proc/sys/vm/overcommit_memory", "").strip() == "2":
+        found.fault("overcommit", "vm.overcommit_memory is 2")
 
 
 def _numa(seen: Mapping[str, Any], found: Found) -> None:

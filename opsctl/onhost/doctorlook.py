@@ -48,6 +48,7 @@ COMMANDS: Dict[str, Sequence[str]] = {
                f"--grep={KERNEL_WORDS}", "--case-sensitive=no"],
     "systemd": ["systemctl", "--version"],
 }  # fmt: skip
+BEFORE = ("smi-cards", "smi-short", "smi-details", "module-version", "fabric-version", "systemd")
 FILES = (
     "/etc/os-release", "/proc/meminfo", "/proc/modules", "/proc/driver/nvidia/version",
     "/proc/sys/kernel/tainted", "/proc/sys/vm/overcommit_memory", "/proc/sys/vm/zone_reclaim_mode",
@@ -90,13 +91,15 @@ def look(
     return seen
 
 
-def look_at_gpus(systemd: Systemd) -> Dict[str, Any]:
-    """The part that tells whether a release's GPUs and driver would keep it from starting."""
-    names = ("smi-cards", "smi-short", "module-version", "fabric-version")
+def look_before(systemd: Systemd) -> Dict[str, Any]:
+    """The part that tells whether this host would keep a release from starting."""
+    names = BEFORE
     with ThreadPoolExecutor(len(names)) as pool:
         asked = {name: pool.submit(_ask, name, COMMANDS[name]) for name in names}
         return {
-            "files": texts(("/proc/driver/nvidia/version", "/proc/modules")),
+            "python": platform.python_version(),
+            "systemd_error": "",
+            "files": texts(FILES),
             "pci": pci(),
             "amd": gpufacts.amd(),
             "units": _units(systemd),

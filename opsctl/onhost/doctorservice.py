@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any, Dict, List, Mapping, Optional, Tuple
 
-from opsctl.onhost import doctordriver, doctorgpu, hostfacts
+from opsctl.onhost import doctorcards, doctordriver, doctorgpu, hostfacts
 from opsctl.onhost.doctordriver import older, out, torch_cuda
 from opsctl.onhost.doctorfault import FAIL, WARN, Fault, Finding, Found, table
 from opsctl.onhost.doctorhost import gib
@@ -280,6 +280,8 @@ def _gpu_memory(seen: Mapping[str, Any], found: Found) -> None:
     if out(seen, "smi-processes").startswith(("No devices", "Failed", "NVIDIA-SMI has failed")):
         return
     busy = {one["gpu"] for one in holders}
+    told = (doctorcards.details(out(seen, "smi-details")) or {}).get("cards", [])
+    busy |= {card["index"] for card in told if card["display"]}
     for card in cards:
         if card["state"] == "ok" and card["memory_used"] > LEAST_LEFT and card["index"] not in busy:
             text = f"GPU {card['index']}: {gib(card['memory_used'])} in use, and no process"

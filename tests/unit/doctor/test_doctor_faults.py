@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from opsctl.onhost import doctor
+from opsctl.onhost import doctor, doctorlook, doctorservice
+from opsctl.onhost.doctorfault import Found
 from tests.unit.doctor import hosts
 
 Seen = dict[str, Any]
@@ -417,3 +418,61 @@ def test_every_finding_says_why_and_what_mends_it() -> None:
                 assert one.cause and one.mend, fault
                 assert "{" not in one.cause + one.mend and "\n" not in one.detail, one
                 assert one.status == doctor.FAULTS[fault].status
+
+
+# What preflight asks by itself: each has its own test there.
+OF_PREFLIGHT = {
+    "systemd-dead", "disk-full", "disk-readonly", "port-taken", "user-missing", "model-missing",
+    "engine-missing", "secret-mode", "gpu-stranger", "orphan",
+}  # fmt: skip
+OF_FILES = {"model-incomplete", "model-unreadable", "engine-python", "engine-version"}
+
+
+@pytest.mark.parametrize(
+    ("fault", "host", "plant"),
+    [row[:3] for row in FAULTS if doctor.FAULTS[row[0]].blocks and row[0] not in OF_PREFLIGHT],
+    ids=[r[0] for r in FAULTS if doctor.FAULTS[r[0]].blocks and r[0] not in OF_PREFLIGHT],
+)
+def test_what_blocks_is_a_precondition(fault: str, host: str, plant: Plant) -> None:
+    """The smaller look that a preflight takes tells it too."""
+    seen = getattr(hosts, host)()
+    plant(seen)
+    one = seen["services"][0]
+    seen["commands"] = {name: seen["commands"][name] for name in doctorlook.BEFORE}
+    told = doctor.before(seen, one["manifest"])
+    files = Found(doctorservice.FAULTS)
+    doctorservice.files(one, files)
+    doctorservice.environment(one, "", files)
+    names = {one.fault for one in [*told, *files.list] if one.blocks}
+    assert fault in names
+    assert (fault in OF_FILES) is (fault in {one.fault for one in files.list})
+
+
+@pytest.mark.parametrize("host", ["reference", "nvswitch"])
+def test_a_preflight_of_a_healthy_host_tells_nothing(host: str) -> None:
+    seen = getattr(hosts, host)()
+    assert [one for one in doctor.before(seen, seen["services"][0]["manifest"]) if one.blocks] == []
+
+
+def test_a_card_that_the_release_does_not_use_keeps_it_from_nothing() -> None:
+    seen = hosts.reference()
+    said("smi-cards", ROW0, ROW0.replace(hosts.RTX, "ERR!"))(seen)
+    card("<compute_mode>Default", "<compute_mode>Prohibited")(seen)
+    others = hosts.manifest(gpus=[4, 5, 6, 7], ranks=["TP0", "TP1", "TP2", "TP3"])
+    assert [one for one in doctor.before(seen, others) if one.blocks] == []
+
+
+def test_a_card_that_is_split_where_no_service_runs_is_no_fault() -> None:
+    seen = hosts.reference()
+    said("smi-cards", ROW0, ROW0.replace("Disabled", "Enabled"))(seen)
+    seen["services"][0]["manifest"] = hosts.manifest(gpus=[4, 5, 6, 7], ranks=["a", "b", "c", "d"])
+    assert found(seen) == {}
+    told = [one.detail for one in doctor.judge(seen) if one.check == "mig"]
+    assert told == ["GPU 0 is split, no service is to run there"]
+
+
+def test_a_display_holds_memory_that_no_compute_process_owns() -> None:
+    seen = hosts.reference()
+    said("smi-processes", "GPU-0000, 4001, 94280\n", "")(seen)
+    card("<product_name>", "<display_active>Enabled</display_active><product_name>")(seen)
+    assert found(seen) == {}
