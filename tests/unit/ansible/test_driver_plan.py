@@ -1,0 +1,214 @@
+"""What is to be done about a driver: tables of what a host told and what is asked."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from opsctl.ansible.target import driverfacts, driverplan
+from opsctl.ansible.target.converge import Refused
+from opsctl.ansible.target.distro import SUPPORTED, layout
+
+DEBIAN = {
+    "nvidia-open": "580.95.05-1",
+    "nvidia-kernel-open-dkms": "580.95.05-1",
+    "nvidia-fabricmanager": "580.95.05-1",
+    "nvidia-container-toolkit": "1.18.0-1",
+}
+UBUNTU = {
+    "nvidia-headless-580-server-open": "580.95.05-0ubuntu0.24.04.2",
+    "nvidia-dkms-580-server-open": "580.95.05-0ubuntu0.24.04.2",
+    "nvidia-fabricmanager-580": "580.95.05-0ubuntu0.24.04.1",
+}
+RHEL = {"kmod-nvidia-open-dkms": "3:580.95.05-1.el9", "nvidia-fabricmanager": "580.95.05-1"}
+
+
+def wish(**changes: Any) -> dict[str, Any]:
+    base = {"branch": "580", "version": "", "fabric_manager": "auto", "persistence": True}
+    return base | {"allow_downgrade": False} | changes
+
+
+def facts(installed: dict[str, str], **changes: Any) -> dict[str, Any]:
+    base = {"installed": installed, "loaded": None, "nvswitch": True, "headers": True}
+    return base | {"persistence": True, "nouveau": False} | changes
+
+
+@pytest.mark.parametrize("installed", [DEBIAN, UBUNTU, RHEL])
+def test_a_drivers_version_is_told_by_each_distributions_packages(
+    installed: dict[str, str],
+) -> None:
+    assert driverplan.driver_of(installed) == "580.95.05"
+    assert driverplan.version_of(installed, driverplan.FABRIC) == "580.95.05"
+    assert driverplan.missing(facts(installed), wish()) == []
+
+
+OLD_FABRIC = DEBIAN | {"nvidia-fabricmanager": "580.65.06-1"}
+
+
+@pytest.mark.parametrize(
+    ("found", "asked", "parts"),
+    [
+        (facts({}), wish(), ["driver", "fabric", "persistence"]),
+        (facts({}, headers=False), wish(persistence=False), ["headers", "driver", "fabric"]),
+        (facts({}, nvswitch=False), wish(), ["driver", "persistence"]),
+        (
+            facts({}, nvswitch=False),
+            wish(fabric_manager="yes"),
+            ["driver", "fabric", "persistence"],
+        ),
+        (facts(DEBIAN), wish(fabric_manager="no"), []),
+        (facts(DEBIAN, headers=False), wish(), ["headers"]),
+        (facts(DEBIAN, persistence=False), wish(), ["persistence"]),
+        (facts(OLD_FABRIC), wish(), ["fabric"]),
+        (facts(OLD_FABRIC, nvswitch=False), wish(), []),
+        (facts(DEBIAN), wish(version="580.105.08"), ["driver", "fabric", "persistence"]),
+        (facts(DEBIAN), wish(branch="590"), ["driver", "fabric", "persistence"]),
+        (facts(DEBIAN), wish(branch="570", allow_downgrade=True), None),
+    ],
+)
+def test_parts_that_are_missing(found: Any, asked: Any, parts: list[str] | None) -> None:
+    expected = parts if parts is not None else ["driver", "fabric", "persistence"]
+    assert driverplan.missing(found, asked) == expected
+
+
+@pytest.mark.parametrize(
+    ("found", "asked", "words"),
+    [
+        (facts(DEBIAN), wish(branch="570"), "driver 580.95.05 is installed, 570 is asked for"),
+        (facts(DEBIAN), wish(version="580.65.06"), "a downgrade is refused"),
+        (facts(DEBIAN), wish(version="580.95.5.1", branch="590"), "is not of nvidia_driver_branch"),
+        (facts({}, loaded="575.57.08"), wish(), "no package owns it.*nvidia-uninstall"),
+    ],
+)
+def test_what_is_refused(found: Any, asked: Any, words: str) -> None:
+    with pytest.raises(Refused, match=words):
+        driverplan.missing(found, asked)
+
+
+def test_versions_are_compared_by_their_numbers_not_their_letters() -> None:
+    assert driverplan.order("580.105.08") > driverplan.order("580.95.05")
+    url, there = "http://m/", ["580.95.05-1", "580.105.08-1", "590.44.01-1"]
+    assert driverplan.chosen("nvidia-open", there, wish(), url) == "580.105.08-1"
+    with pytest.raises(Refused, match=r"nvidia-open: http://m/ has no version 570\.\*; it has 580"):
+        driverplan.chosen("nvidia-open", there, wish(branch="570"), url)
+    with pytest.raises(Refused, match="it has no version of it at all"):
+        driverplan.chosen("nvidia-open", [], wish(), url)
+
+
+@pytest.mark.parametrize(
+    ("version", "upstream"),
+    [
+        ("580.95.05-1", "580.95.05"),
+        ("3:580.95.05-1.el9", "580.95.05"),
+        ("580.95.05-0ubuntu0.24.04.2", "580.95.05"),
+        ("535.247.01-1~deb12u1", "535.247.01"),
+    ],
+)
+def test_upstream(version: str, upstream: str) -> None:
+    assert driverplan.upstream(version) == upstream
+
+
+def test_a_driver_in_use_is_refused_by_the_unit_that_uses_it() -> None:
+    ours = {"pid": 7, "name": "sglang::schedul", "unit": "sglang-kimi.service"}
+    other = {"pid": 8, "name": "python3", "unit": "train.service"}
+    alone = {"pid": 9, "name": "python3", "unit": ""}
+    for users, words in (
+        ([ours, other], "opsctl stop kimi --limit HOST"),
+        ([other], "systemctl stop train.service"),
+        ([alone], "end it first"),
+    ):
+        with pytest.raises(Refused, match=words):
+            driverplan.refuse_in_use(users, ["driver"], "580.95.05")
+        driverplan.refuse_in_use(users, ["headers"], "580.95.05")
+    driverplan.refuse_in_use([], ["driver", "fabric"], "580.95.05")
+
+
+@pytest.mark.parametrize(
+    ("changes", "count"),
+    [
+        ({}, 0),
+        ({"loaded": "580.95.05"}, 0),
+        ({"loaded": "580.65.06"}, 1),
+        ({"nouveau": True}, 1),
+    ],
+)
+def test_a_reboot_is_asked_for_only_where_it_changes_something(
+    changes: dict[str, Any], count: int
+) -> None:
+    assert len(driverplan.reboot_reasons(facts(DEBIAN, **changes))) == count
+
+
+def test_a_hosts_facts_are_read_from_its_files(tmp_path: Path) -> None:
+    """An eight-GPU machine with Hopper's switches, Secure Boot on, and one process on GPU 0."""
+    assert driverfacts.facts(str(tmp_path))["loaded"] is None
+    for n, (vendor, kind) in enumerate(
+        [("0x10de", "0x030200"), ("0x10de", "0x068000"), ("0x8086", "0x068000")]
+    ):
+        device = tmp_path / f"sys/bus/pci/devices/0000:0{n}:00.0"
+        device.mkdir(parents=True)
+        (device / "vendor").write_text(vendor + "\n")
+        (device / "class").write_text(kind + "\n")
+    efi = tmp_path / driverfacts._SECURE_BOOT
+    efi.parent.mkdir(parents=True)
+    efi.write_bytes(b"\x06\0\0\0\x01")
+    (tmp_path / "sys/module/nvidia").mkdir(parents=True)
+    (tmp_path / "sys/module/nvidia/version").write_text("580.95.05\n")
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run/reboot-required").touch()
+    (tmp_path / "run/reboot-required.pkgs").write_text("linux-image-6.1\nlibc6\nlibc6\n")
+    for pid, name, target in (
+        (41, "sglang::schedul", "/dev/nvidia0"),
+        (42, "nvidia-persiste", "/dev/nvidiactl"),
+        (43, "bash", "/dev/null"),
+    ):
+        process = tmp_path / f"proc/{pid}"
+        (process / "fd").mkdir(parents=True)
+        (process / "comm").write_text(name + "\n")
+        (process / "cgroup").write_text("0::/system.slice/sglang-kimi.service\n")
+        (process / "fd" / "3").symlink_to(target)
+    found = driverfacts.facts(str(tmp_path))
+    assert (found["loaded"], found["nvswitch"], found["secure_boot"]) == ("580.95.05", True, True)
+    assert found["reboot_required"] == ["libc6", "linux-image-6.1"]
+    user = {"pid": 41, "name": "sglang::schedul", "unit": "sglang-kimi.service"}
+    assert found["users"] == [user]
+    assert not found["headers"] and not found["nouveau"]
+
+
+@pytest.mark.parametrize(
+    ("text", "repository"),
+    [
+        ('PRETTY_NAME="Debian GNU/Linux 12 (bookworm)"\nVERSION_ID="12"\nID=debian\n', "debian12"),
+        ('PRETTY_NAME="Debian GNU/Linux 13 (trixie)"\nVERSION_ID="13"\nID=debian\n', "debian13"),
+        ('NAME="Ubuntu"\nVERSION_ID="22.04"\nID=ubuntu\nID_LIKE=debian\n', "ubuntu2204"),
+        ('NAME="Ubuntu"\nVERSION_ID="24.04"\nID=ubuntu\nID_LIKE=debian\n', "ubuntu2404"),
+        ('NAME="Rocky Linux"\nID="rocky"\nID_LIKE="rhel centos"\nVERSION_ID="9.6"\n', "rhel9"),
+        ('NAME="Red Hat Enterprise Linux"\nID="rhel"\nVERSION_ID="9.4"\n', "rhel9"),
+        ('NAME="AlmaLinux"\nID="almalinux"\nVERSION_ID="9.5"\n', "rhel9"),
+        ('NAME="Oracle Linux Server"\nID="ol"\nVERSION_ID="9.5"\n', "rhel9"),
+    ],
+)
+def test_distributions_that_are_known(text: str, repository: str) -> None:
+    known = layout(text, "x86_64")
+    assert known["url"].endswith(f"/{repository}/x86_64/")
+    assert known["manager"] == ("dnf" if repository == "rhel9" else "apt")
+    assert f"/{repository}/sbsa/" in layout(text, "aarch64")["url"]
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ('PRETTY_NAME="Debian GNU/Linux 11 (bullseye)"\nVERSION_ID="11"\nID=debian\n', "bullseye"),
+        ('PRETTY_NAME="Ubuntu 20.04.6 LTS"\nVERSION_ID="20.04"\nID=ubuntu\n', "Ubuntu 20.04.6"),
+        ('PRETTY_NAME="Rocky Linux 8.10"\nVERSION_ID="8.10"\nID="rocky"\n', "Rocky Linux 8.10"),
+        ('PRETTY_NAME="Debian GNU/Linux trixie/sid"\nID=debian\n', "trixie/sid"),
+        ("", "a system without a name"),
+    ],
+)
+def test_others_are_refused_by_name(text: str, name: str) -> None:
+    with pytest.raises(Refused, match=name) as refused:
+        layout(text, "x86_64")
+    assert all(known in str(refused.value) for known in SUPPORTED)
+    with pytest.raises(Refused, match="riscv64"):
+        layout('VERSION_ID="12"\nID=debian\n', "riscv64")
