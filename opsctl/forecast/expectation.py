@@ -16,6 +16,7 @@ from opsctl.forecast.figures import weights
 from opsctl.forecast.fit import NOT, Fit
 from opsctl.forecast.host.memory import process
 from opsctl.forecast.notes import notes
+from opsctl.forecast.refused import refuse
 from opsctl.forecast.values import Case, Device, Figure, HostPool, NoForecast, NoStart
 from opsctl.onhost.expect import count, gb, gib
 
@@ -44,6 +45,7 @@ def forecast(
     """
     try:
         whole = case(manifest, facts, calibration)
+        refuse(whole)
         result = evaluate(whole, swap=str(manifest["memory"].get("swap") or ""))
     except NoStart as reason:
         fit = Fit(NOT, None, None, (str(reason),), gpu=NOT)

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from opsctl.engine import rules
-from opsctl.errors import SpecError
-from opsctl.forecast.advised import kinds
-from opsctl.forecast.device.hardware import capability
 from opsctl.forecast.device.page import assumed
 from opsctl.forecast.evaluate import Result
+from opsctl.forecast.refused import together
 from opsctl.forecast.values import Case
 
 SPECULATIVE = "speculative-algorithm"
@@ -33,18 +31,17 @@ def notes(case: Case, result: Result) -> tuple[str, ...]:
 
 
 def _together(case: Case) -> list[str]:
-    """What the engine would refuse, or take otherwise than written, with this model and cards."""
-    shape, hardware = case.shape, case.hardware
-    model = {"architecture": shape.architecture, "kind": kinds(shape), "context": shape.context}
-    cards: dict[str, object] = {"vendor": hardware.vendor}
-    if (found := capability(hardware)) is not None:
-        cards["capability"] = float("{}.{}".format(*found))
-    known = {name: value for name, value in model.items() if value}
-    try:
-        judged = rules.judge(rules.Facts(case.version, case.flags, case.env, known, cards))
-    except SpecError:
-        return []  # a release of before, whose catalogue is not here any more
-    return [f.text for f in judged.findings if f.kind == rules.REFUSE or f.contradicts]
+    """What the engine takes otherwise than written, or would not look at, with this model and
+    cards; of releases that nobody checked the rules against, what it might refuse too."""
+    judged = together(case)
+    if judged is None:
+        return []
+    said = [f.text for f in judged.findings if f.kind == rules.REFUSE or f.contradicts]
+    unused: dict[str, list[str]] = {}
+    for one in judged.findings:
+        if one.kind == rules.IGNORED:
+            unused.setdefault(one.text, []).append(one.flag)
+    return [*said, *(f"{', '.join(flags)}: {text}" for text, flags in unused.items())]
 
 
 def _undrafted(case: Case) -> bool:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from opsctl.engine.advisories import Advisory, advisories
-from opsctl.forecast import advised, figures, payoff, start
+from opsctl.forecast import advised, figures, payoff, refused, start
 from opsctl.forecast.evaluate import Result, evaluate
 from opsctl.forecast.notes import notes
 from opsctl.forecast.payoff import Payoff
@@ -54,7 +54,9 @@ def outlook(question: Question, sets: Sequence[str] = (), *, steps: bool = False
     """Of the description with `sets` over it. Raises NoForecast where nothing can be said,
     SpecError for what is wrong in the description."""
     manifest, case = question.asked(sets).manifest, question.case(sets)
-    _enough(case)
+    if why := refused.unseated(manifest, question.facts, case):
+        raise NoStart(why)
+    refused.refuse(case)
     result = evaluate(case, steps=steps, swap=manifest["memory"]["swap"])
     phases = start.seconds(case, result)
     short = start.too_short(phases, manifest["timing"])
@@ -68,10 +70,3 @@ def outlook(question: Question, sets: Sequence[str] = (), *, steps: bool = False
         tuple(advisories(advised.facts(manifest, case, result, question.facts))),
         (*question.notes, *notes(case, result), *([short] if short else [])),
     )
-
-
-def _enough(case: Case) -> None:
-    """Raises NoStart if the ranks are more than the GPUs that were told."""
-    there, ranks = case.hardware.count, len(case.ranks)
-    if there and ranks > there and case.hardware.vendor != "cpu":
-        raise NoStart(f"the flags make {ranks} ranks on this host, and it has {there} GPUs")

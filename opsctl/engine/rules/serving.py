@@ -118,7 +118,8 @@ def _(v: View) -> bool:
     chunk = v["chunked-prefill-size"]
     if chunk is None or chunk <= 0 or (v.mode == "decode" and v.since("0.5.3")):
         return False
-    return int(chunk) % v.number("page-size") != 0
+    page = v.number("page-size")
+    return page < 1 or int(chunk) % page != 0
 
 
 @LAST.rule(

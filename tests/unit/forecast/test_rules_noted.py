@@ -49,3 +49,14 @@ def test_only_what_contradicts_the_owner_is_told(backend: str) -> None:
         hicache_ratio=2.0,
     )
     assert len(found) == (backend == "kernel")
+
+
+def test_a_flag_without_its_feature_is_told() -> None:
+    shape = geometry((CONFIGS / "llama-3.1-8b.json").read_text(), None, "0.5.9")
+    hardware = Hardware(1, ("NVIDIA H100 80GB HBM3",), 81559 * MiB, None, "nvidia")
+    flags = {"hicache-ratio": 3.0, "hicache-io-backend": "direct"}
+    case = Case(
+        "0.5.9", flags, {}, ("TP0",), shape, None, hardware, None, Measured(), None, None, 0
+    )
+    [note] = [one for one in notes(case, evaluate(case)) if "no effect" in one]
+    assert note.startswith("hicache-") and "hicache-ratio" in note and "io-backend" in note
