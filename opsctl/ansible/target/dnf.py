@@ -16,16 +16,19 @@ from opsctl.onhost.files import read, write
 REPO = "/etc/yum.repos.d/opsctl-nvidia.repo"
 KEY = "/etc/pki/rpm-gpg/RPM-GPG-KEY-opsctl-nvidia"
 _DNF = ["dnf", "-q", "-y"]
-_DOWN = re.compile(r"(Could(?:n't| not) resolve host|Could(?:n't| not) connect|timed out)[^\n]*")
+_DOWN = re.compile(r"Curl error \((?:6|7|28|35|52|56)\): [^\n]*|Could(?:n't| not) connect[^\n]*")
 _MISSING = re.compile(r"Status code: 40[34][^\n]*")
+_DAMAGED = re.compile(r"Inconsistent server data[^\n(]*|checksum doesn't match[^\n]*")
 _KEY = re.compile(r"(GPG check FAILED|Public key for \S+ is not installed|Signature[^\n]*)[^\n]*")
 
 
 def repo(url: str) -> str:
-    """Packages are judged by the key; NVIDIA does not sign the index of its RPM repositories."""
+    """Packages are judged by the key, which dnf takes up with the first of them; NVIDIA does not
+    sign the index of its RPM repositories."""
     return (
         "[opsctl-nvidia]\nname=NVIDIA, by the role nvidia_driver\n"
         f"baseurl={url}\nenabled=1\ngpgcheck=1\nrepo_gpgcheck=0\ngpgkey=file://{KEY}\n"
+        "skip_if_unavailable=0\n"
     )
 
 
@@ -40,6 +43,11 @@ def locked(text: str) -> List[str]:
     return re.findall(r"^(\S+?)-\d+:[^\s:]+$", text, re.MULTILINE)
 
 
+def queried(text: str) -> List[str]:
+    """Versions that `dnf repoquery` shows, among whatever else it says."""
+    return re.findall(r"^opsctl (\S+)$", text, re.MULTILINE)
+
+
 def removals(text: str) -> List[str]:
     """What a transaction of dnf's would take away: the table after "Removing:"."""
     table = re.search(r"^Removing[^\n]*:\n((?: +[^\n]*\n)+)", text, re.MULTILINE)
@@ -49,8 +57,10 @@ def removals(text: str) -> List[str]:
 def trouble(text: str, url: str, given: Sequence[str]) -> str:
     """One line of cause and what to do; "" if dnf's answer has none that is known."""
     rules = (
-        (_KEY, f"packages of {url} are signed by another key ({{}}); the key given is "
-         f"{', '.join(given)}: give the repository's own as nvidia_driver_repository.key"),
+        (_KEY, f"packages of {url} are signed by another key than {', '.join(given) or KEY} "
+         "({}): give the repository's own as nvidia_driver_repository.key"),
+        (_DAMAGED, f"{url} does not agree with its own index ({{}}): a mirror in the middle of "
+         "its synchronisation; try again later"),
         (_DOWN, f"{url} does not answer ({{}}): look from the host with: curl -I {url}"),
         (_MISSING, f"there is no repository at {url} ({{}}): look with: "
          f"curl -I {url}repodata/repomd.xml"),
@@ -89,7 +99,6 @@ class Dnf:
                 os.makedirs(os.path.dirname(path), exist_ok=True)
                 write(Path(path), content)
             try:
-                run(["rpm", "--import", KEY])
                 self.update(url, key)
             except Refused:
                 _put_back(before)
@@ -98,15 +107,14 @@ class Dnf:
 
     def update(self, url: str, key: bytes) -> None:
         only = ["--disablerepo=*", "--enablerepo=opsctl-nvidia", "--refresh", "makecache"]
-        done, text = _try([*_DNF, *only])
+        done, text = _try(["dnf", "-y", *only])  # with -q it keeps the cause to itself
         if not done:
             told = trouble(text, url, fingerprints(key))
             raise Refused(told or f"dnf makecache of {url} failed:\n{_end(text)}")
 
     def available(self, name: str) -> List[str]:
         ask = ["repoquery", "--repo=opsctl-nvidia", "--showduplicates", "--qf"]
-        text = run(["dnf", "-q", *ask, "%{version}-%{release}", name])
-        return list(reversed(text.split()))
+        return queried(run(["dnf", "-q", *ask, "opsctl %{version}-%{release}", name]))[::-1]
 
     def pin(self, host: Host, upstream: str) -> None:
         """versionlock, after the installation, is the pin."""
@@ -123,7 +131,7 @@ class Dnf:
         foreign = [n for n in removals(text) if not any(fnmatch.fnmatch(n, f) for f in family)]
         if foreign:
             raise Refused(f"dnf would remove {', '.join(foreign)}; nothing was done")
-        ask = [*_DNF, "--setopt=install_weak_deps=0", "install"]
+        ask = ["dnf", "-y", "--setopt=install_weak_deps=0", "install"]
         for step in (["--downloadonly"], []):
             done, text = _try([*ask, *step, *words])
             if not done:
@@ -131,12 +139,25 @@ class Dnf:
                 raise Refused(f"dnf install {' '.join(words)} failed: {told}")
 
     def held(self) -> List[str]:
-        return locked(run(["dnf", "-q", "versionlock", "list"]))
+        return locked(_versionlock("list"))
 
     def hold(self, names: Sequence[str]) -> None:
         if names:
-            run(["dnf", "-q", "versionlock", "add", *names])
+            _versionlock("add", *names)
 
     def unhold(self, names: Sequence[str]) -> None:
         if names:
-            run(["dnf", "-q", "versionlock", "delete", *names])
+            _versionlock("delete", *names)
+
+
+def _versionlock(*words: str) -> str:
+    """Raises Refused; in an operator's words if the plugin is not there."""
+    done, text = _try(["dnf", "-q", "versionlock", *words])
+    if "No such command" in text:
+        raise Refused(
+            "dnf cannot hold packages: dnf install python3-dnf-plugin-versionlock, or set "
+            "nvidia_driver_hold to false"
+        )
+    if not done:
+        raise Refused(f"dnf versionlock {' '.join(words)} failed:\n{_end(text)}")
+    return text

@@ -45,8 +45,8 @@ def _converge(host: Host, settings: Mapping[str, Any], kept: Dict[str, str]) -> 
     keys = sysctls(settings)
     _refuse_too_much(settings)
     for key in keys:
-        if not os.path.exists(_path(key)):
-            raise Refused(f"the kernel has no setting {key} ({_path(key)} is missing)")
+        if not os.path.isfile(_path(key)):
+            raise Refused(f"the kernel has no setting {key} ({_path(key)} is no file)")
     _file(host, SYSCTL, sysctl_text(keys))
     _file(host, LIMITS, limits_text(settings.get("memlock"), settings.get("nofile")))
     thp = settings.get("transparent_huge_pages") or ""
