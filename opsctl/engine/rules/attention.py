@@ -65,8 +65,9 @@ def _(v: View) -> Mapping[str, Any] | None:
 )  # fmt: skip
 def _(v: View) -> bool:
     known = {"flashinfer", "fa3", "triton"}
-    if v.since("0.5.11"):
-        known |= {"ascend", "fa4", "intel_xpu"}
+    known |= {"ascend"} if v.since("0.5.13") else set()
+    known |= {"fa4"} if v.since("0.5.16") else set()
+    known |= {"intel_xpu"} if v.since("0.5.19") else set()
     unset = (None,) if v.since("0.5.4") else ()  # before, it does not choose one by itself
     return bool(v["enable-deterministic-inference"]) and v[BASE] not in (*unset, *known)
 
@@ -89,15 +90,17 @@ def _(v: View) -> Mapping[str, Any] | None:
 
 @THEME.rule(
     REFUSE, "deterministic-latents", "attention-backend enable-deterministic-inference",
-    "enable-deterministic-inference with flashinfer on DeepSeek V2 to V3.2",
-    "flashinfer is not deterministic on this model; fa3 and triton are", ">=0.5.5",
+    "enable-deterministic-inference on DeepSeek V2 to V3.2 with flashinfer, or, from 0.5.17 on, "
+    "with fa4 on a card that is not SM 10",
+    "attention-backend {attention-backend} is not deterministic on this model; fa3 and triton are",
+    ">=0.5.5",
 )  # fmt: skip
 def _(v: View) -> bool:
-    return (
-        bool(v["enable-deterministic-inference"])
-        and v[BASE] == "flashinfer"
-        and v.architecture in _DETERMINISTIC
-    )
+    if not v["enable-deterministic-inference"] or v.architecture not in _DETERMINISTIC:
+        return False
+    if v[BASE] == "fa4":
+        return v.since("0.5.17") and v.sm is not None and v.sm not in (10, 11)
+    return bool(v[BASE] in ("flashinfer", "intel_xpu"))
 
 
 @THEME.rule(
