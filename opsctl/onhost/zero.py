@@ -61,6 +61,8 @@ def _keep_other(store: Store, systemd: Systemd, other: str) -> bool:
         raise Refused(f"{other} is masked", hint=f"systemctl unmask {other}")
     fragment = state.properties.get("FragmentPath", "")
     content = files.read(Path(fragment)) if fragment and not fragment.startswith("/run/") else None
+    if content is None and state.up:
+        raise Refused(f"{other} has no file that could be kept", hint="stop it by hand first")
     if content is None:
         return False
     own = [Path(path) for path in state.dropins if f"/{other}.d/" in path]
@@ -87,6 +89,7 @@ def retire(store: Store, systemd: Systemd) -> None:
     if other and systemd.show(other).load == "loaded":
         systemd.stop(other)
         systemd.disable(other)
+        systemd.reset_failed(other)  # engines of 0.5.9 kill themselves at the end of their drain
 
 
 def manifest(store: Store, content: bytes, state: UnitState) -> Dict[str, Any]:

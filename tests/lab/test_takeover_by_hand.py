@@ -49,6 +49,10 @@ QUICK = {
     "gates": {"soak": "1s", "poll": "0.2s", "request_timeout": "10s"},
     "timing": {"drain": "10s", "stall": "8s", "cap": "60s"},
 }
+SERVED = (
+    "for i in $(seq 150); do curl -fsS -o /dev/null http://127.0.0.1:30000/health 2>/dev/null && "
+    "exit 0; sleep 0.2; done; exit 1"
+)
 UNIT_PATH = "/etc/systemd/system/sglang-kimi.service"
 
 
@@ -87,10 +91,7 @@ class Day:
 
     def served(self) -> None:
         """Waits until it answers."""
-        ask = "curl -fsS -o /dev/null http://127.0.0.1:30000/health"
-        self.hosts["h1"].sh(
-            f"for i in $(seq 150); do {ask} 2>/dev/null && exit 0; sleep 0.2; done; exit 1"
-        )
+        self.hosts["h1"].sh(SERVED)
 
     def override(self, **more: Any) -> None:
         path = self.inventory / "host_vars" / "h1.yml"
@@ -227,7 +228,7 @@ def test_a_bare_process_is_found_and_told(day: Day) -> None:
     """On h2, from a login, with a port of its own; then a second one: which of them is asked."""
     host, said = day.hosts["h2"], f"{COMMAND} --port 30100 --api-key {KEY}"
     assert "no SGLang server runs on h2" in day.opsctl("import", "--host", "h2", ends=2).stderr
-    host.sh(f"nohup {said} > /root/engine.log 2>&1 < /dev/null & sleep 1")
+    host.sh(f"nohup {said} > /root/engine.log 2>&1 < /dev/null & echo $! > /root/pid; sleep 1")
     done = day.opsctl("import", "--host", "h2", "--name", "bare")
     assert "no unit looks after it" in done.stderr and "nohup" in done.stderr
     described = yaml.safe_load(done.stdout)["sglang_services"]["bare"]
@@ -238,3 +239,32 @@ def test_a_bare_process_is_found_and_told(day: Day) -> None:
     assert "--unit other.service: SGLang 0.5.9" in several and "--pid " in several
     other = day.opsctl("import", "--host", "h2", "--unit", "other")
     assert "port: 30200" in other.stdout
+    host.sh("systemctl stop other; kill -9 $(cat /root/pid); sleep 1")
+
+
+def test_a_unit_of_another_name_is_replaced_and_comes_back(day: Day) -> None:
+    host, hand = day.hosts["h2"], "/etc/systemd/system/hand.service"
+    host.put("/etc/kimi.env", f"KEY={KEY}\n".encode(), "600")
+    host.put(hand, UNIT.encode())
+    host.put(f"{hand}.d/10-limits.conf", DROPIN.encode())
+    host.sh("systemctl daemon-reload && systemctl enable --now hand.service")
+    host.sh(SERVED)
+    place = day.inventory / "host_vars" / "h2"
+    place.mkdir()
+    vault = ("--secrets-out", str(place / "vault.yml"))
+    said = day.opsctl("import", "--host", "h2", "--name", "kimi", *vault)
+    assert "hand.service → sglang-kimi.service" in said.stderr
+    described = yaml.safe_load(said.stdout)["sglang_services"]["kimi"]
+    assert described["takes_over"] == "hand.service"
+    (place / "services.yml").write_text(
+        yaml.safe_dump({"sglang_services": {"kimi": {**described, **QUICK}}})
+    )
+    plan = day.opsctl("plan", "--limit", "h2").stdout
+    assert "restart: takes over hand.service" in plan
+    day.opsctl("deploy", "--limit", "h2", "--yes")
+    state = "systemctl is-active hand sglang-kimi; systemctl is-enabled hand"
+    assert host.sh(state, check=False).stdout.split() == ["inactive", "active", "disabled"]
+    day.opsctl("rollback", "kimi", "--limit", "h2", "--yes")
+    assert host.sh(f"cat {UNIT_PATH} {hand}").stdout == UNIT * 2
+    assert host.sh(state, check=False).stdout.split() == ["inactive", "active", "disabled"]
+    host.sh(SERVED)
