@@ -167,5 +167,5 @@ def _show(told: Sequence[Told], settings: Settings, lost: Mapping[str, Any] | No
         documents = [{"hostname": one.host, **answer(one)} for one in told]
         data({"schema_version": 1, "forecasts": documents}, settings.form, each="forecasts")
     fleet.raise_lost(lost or {})
-    if error := end(told):
+    if error := end(told, shown=settings.form is Output.text):
         raise error

@@ -16,7 +16,7 @@ from opsctl.forecast.evaluate import Result
 from opsctl.forecast.outlook import Outlook
 from opsctl.forecast.solve import Solved
 from opsctl.forecast.told import Told
-from opsctl.forecast.values import Device, Figure, HostPool
+from opsctl.forecast.values import Device, Figure, HostPool, Room
 from opsctl.onhost.expect import GB, GiB
 
 SCHEMA = 1
@@ -71,6 +71,18 @@ def _refusal(told: Told) -> dict[str, Any]:
         "rank_names": list(told.ranks),
         "verdict": told.verdict,
         "refused": told.refused,
+        **({"gpu": _room(told.room)} if told.room is not None else {}),
+    }
+
+
+def _room(room: Room) -> dict[str, Any]:
+    """What lacks where the weights leave nothing."""
+    return {
+        "mem_fraction_static": room.fraction,
+        "mem_fraction_static_above": room.above,
+        **sized("weights_gib", room.weights, GiB),
+        **sized("reserve_gib", room.reserve, GiB),
+        **sized("rest_gib", room.rest, GiB),
     }
 
 
@@ -124,7 +136,7 @@ def _gpu(said: Outlook, stage: int) -> dict[str, Any]:
         "bytes_per_token": device.cell,
         "charged_bytes_per_token": device.charged,
         "page": device.page,
-        "mem_fraction_static": device.fraction,
+        "mem_fraction_static": device.fraction and round(device.fraction, 6),
         **sized("weights_gib", said.weights, GiB),
         **sized("reserve_gib", device.reserve, GiB),
         **sized("rest_gib", device.rest, GiB),

@@ -14,8 +14,8 @@ from opsctl.forecast.fit import NOT, UNKNOWN
 from opsctl.forecast.outlook import Outlook, outlook
 from opsctl.forecast.question import Question
 from opsctl.forecast.slack import ACTIVATIONS
-from opsctl.forecast.solve import Solved, knob, solve
-from opsctl.forecast.values import NoForecast, NoStart
+from opsctl.forecast.solve import FRACTION, Solved, knob, solve
+from opsctl.forecast.values import NoForecast, NoRoom, NoStart, Room
 from opsctl.spec.kinds import Size
 
 
@@ -34,7 +34,7 @@ class Wish:
 @dataclass(frozen=True, slots=True)
 class Told:
     """`outlook` None: `refused` says why there are no figures; `unfit`: because the engine would
-    not start."""
+    not start; `cramped`: because the weights leave no room, and `room` tells how much lacks."""
 
     host: str
     service: str
@@ -47,6 +47,8 @@ class Told:
     compared: tuple[Variant, ...] = ()
     steps: tuple[str, ...] = ()
     unfit: bool = False
+    cramped: bool = False
+    room: Room | None = None
 
     @property
     def verdict(self) -> str:
@@ -98,36 +100,56 @@ def tell(question: Question, wish: Wish, host: str = "") -> Told:
 
     manifest = question.asked().manifest
     who = (host, question.name, str(manifest["engine"]["version"]), tuple(manifest["ranks"]))
-    said, refused, unfit = None, "", False
+    said, refused, unfit, cramped, room = None, "", False, False, None
     try:
         said = outlook(question, steps=wish.explain)
     except NoStart as reason:  # of other settings there may be something to say
         refused, unfit = str(reason), True
+        if cramped := isinstance(reason, NoRoom):
+            room = reason.room
     except NoForecast as reason:
         return Told(*who, None, refused=str(reason))
     solved, unsolved = None, ""
     if wish.fit:
         try:
             solved = fit((), wish.fit)
+            if said is None and not cramped and solved.value is not None:
+                ask([f"{wish.fit}={solved.value}"])  # the engine may still refuse the rest
         except NoForecast as reason:
-            unsolved = str(reason)
+            solved, unsolved = None, str(reason)
     compared: tuple[Variant, ...] = ()
     if wish.variants is not None:
         compared = compare(manifest["flags"], ask, fit, wish.variants)
     steps = explain(said) if wish.explain and said is not None else ()
-    return Told(*who, said, refused, solved, unsolved, compared, steps, unfit)
+    return Told(*who, said, refused, solved, unsolved, compared, steps, unfit, cramped, room)
 
 
-def end(told: Sequence[Told]) -> OpsctlError | None:
-    """How the command ends: None if all fits, tightly or not, or is not known."""
+def end(told: Sequence[Told], *, shown: bool = False) -> OpsctlError | None:
+    """How the command ends: None if all fits, tightly or not, or is not known. `shown`: the
+    reasons were told already, to the same reader."""
     if unfit := [one for one in told if one.verdict == NOT]:
-        lines = [f"{_who(one)} does not fit: {'; '.join(one.reasons)}" for one in unfit]
-        return DoesNotFit("\n".join(lines), hint="--fit KEY tells the largest value that fits")
-    refused = [f"{_who(one)}: {one.refused}" for one in told if one.refused]
-    unsolved = [f"{_who(one)}: {one.unsolved}" for one in told if one.unsolved]
-    if refused or unsolved:
-        return OpsctlError("\n".join(["not forecast", *refused, *unsolved]))
+        lines = [_line(one, "does not fit", "; ".join(one.reasons), shown) for one in unfit]
+        return DoesNotFit("\n".join(lines), hint=_advice(unfit))
+    lost = [one for one in told if one.refused or one.unsolved]
+    if lost:
+        lines = [_line(one, "not forecast", one.refused or one.unsolved, shown) for one in lost]
+        return OpsctlError("\n".join(lines))
     return None
+
+
+def _line(one: Told, what: str, why: str, shown: bool) -> str:
+    return f"{_who(one)}: {what}" if shown else f"{_who(one)}: {what}: {why}"
+
+
+def _advice(unfit: Sequence[Told]) -> str:
+    """What helps: no value of a flag does against a start that the engine refuses."""
+    if any(one.solved is not None for one in unfit):
+        return ""
+    if any(one.outlook is not None for one in unfit):
+        return "--fit KEY tells the largest value that fits"
+    if any(one.cramped for one in unfit):
+        return f"--fit {FRACTION} tells whether another fraction fits"
+    return ""
 
 
 def _who(one: Told) -> str:

@@ -20,6 +20,14 @@ class NoStart(NoForecast):
     """The engine would end at once: no figures, and the verdict that it does not fit."""
 
 
+class NoRoom(NoStart):
+    """The weights leave nothing of a GPU for the pools. `room`: how much is missing, if known."""
+
+    def __init__(self, text: str, room: Room | None = None) -> None:
+        super().__init__(text)
+        self.room = room
+
+
 @dataclass(frozen=True, slots=True)
 class Figure:
     """A number with its band and where it comes from.
@@ -33,6 +41,18 @@ class Figure:
     most: int | None
     basis: str
     source: str
+
+
+@dataclass(frozen=True, slots=True)
+class Room:
+    """GPU memory of a rank whose weights leave nothing. `rest`: below zero what lacks. `above`:
+    the mem-fraction-static from which on something is left."""
+
+    fraction: float
+    above: float
+    weights: Figure
+    reserve: Figure
+    rest: Figure
 
 
 # -- the model ------------------------------------------------------------------------------------

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from opsctl.forecast.device import steps as words
 from opsctl.forecast.device.backend import attention
 from opsctl.forecast.device.caps import requests
@@ -14,7 +16,18 @@ from opsctl.forecast.device.rest import Rest, rest
 from opsctl.forecast.device.settings import Settings, settings
 from opsctl.forecast.device.solve import GiB, Sizes, from_memory, from_tokens
 from opsctl.forecast.device.stages import hosted
-from opsctl.forecast.values import ESTIMATED, MEASURED, Case, Device, Figure, NoForecast, NoStart
+from opsctl.forecast.values import (
+    ESTIMATED,
+    MEASURED,
+    Case,
+    Device,
+    Figure,
+    NoForecast,
+    NoRoom,
+    NoStart,
+    Room,
+)
+from opsctl.onhost.expect import gib
 from opsctl.onhost.learned import band
 
 
@@ -66,8 +79,38 @@ def _rows(case: Case, set_: Settings, found: Plan, page: int, left: Rest | str) 
     except NoForecast:
         least = None  # at this edge the start would fail
     if value.tokens <= 0 and from_memory(left.most, found, set_, page).tokens <= 0:
-        raise NoStart("the weights leave no GPU memory for the KV cache: the start would fail")
+        raise _no_room(case, set_, left, page)
     return Rows(value, least, from_memory(left.most, found, set_, page), left.basis, left.source)
+
+
+def _no_room(case: Case, set_: Settings, left: Rest, page: int) -> NoStart:
+    """Why no token is left, with the figures that tell what to change."""
+    limit = set_.flags.get("max-total-tokens")
+    if limit is not None and int(limit) < page:
+        return NoStart(f"max-total-tokens {limit} is less than a page of {page} tokens")
+    found = free(case, set_)
+    assert isinstance(found, Free)
+    before, share = found.before.value, left.reserve.value / found.before.value
+    weights = found.weights
+    if weights is None:
+        assert found.after is not None
+        weights = Figure(
+            before - found.after.value, None, None, found.after.basis, found.after.source
+        )
+    room = Room(
+        round(1 - share, 4),
+        math.ceil(1000 * weights.value / before) / 1000,
+        weights,
+        left.reserve,
+        _rest_figure(left),
+    )
+    return NoRoom(
+        "the weights leave no GPU memory for the KV cache: the start would fail. They take "
+        f"{gib(weights.value)} of the {gib(before)} that are free before them, and "
+        f"{gib(left.reserve.value)} are kept free by mem-fraction-static {room.fraction:g}; "
+        + (f"it must be above {room.above:g}" if room.above < 1 else "no fraction is enough"),
+        room,
+    )
 
 
 def _measured(case: Case, set_: Settings, found: Plan, page: int, left: Rest | str) -> Rows:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from opsctl.forecast.device.settings import Settings, Speculation, names, on
 from opsctl.forecast.shape.linear import state_elements
-from opsctl.forecast.values import Case, NoForecast, NoStart, State
+from opsctl.forecast.values import Case, NoForecast, NoRoom, State
 
 GiB = 1 << 30
 FULL_RATIO = 0.9  # mamba-full-memory-ratio if unset
@@ -205,7 +205,7 @@ def take(found: Recurrent, rest: float, set_: Settings) -> tuple[int, float]:
         else _by_share(found, rest, set_)
     )
     if slots <= 0:
-        raise NoStart("no memory is left for recurrent state: the start would fail")
+        raise NoRoom("no memory is left for recurrent state: the start would fail")
     each = one
     if key < (0, 5, 7) and key >= (0, 5, 3, 2):
         each = one * (1 + found.drafts)

@@ -19,6 +19,8 @@ SPECULATIVE_RUNNING = 48
 # Flags that change the sizes in ways that are not computed here, with their harmless values.
 _NOT_MODELLED: tuple[tuple[str, tuple[Any, ...]], ...] = (
     ("attn-cp-size", (1,)),
+    ("cpu-offload-gb", (0,)),
+    ("offload-group-size", (-1, 0)),
     ("dcp-size", (1,)),
     ("enable-prefill-cp", (False,)),
     ("enable-nsa-prefill-context-parallel", (False,)),

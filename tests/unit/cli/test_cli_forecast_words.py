@@ -1,0 +1,88 @@
+"""What `opsctl forecast` says where it refuses, and how it lies on a page."""
+
+import json
+from pathlib import Path
+
+import pytest
+import yaml
+from typer.testing import CliRunner
+
+from opsctl.cli import main
+
+CONFIGS = Path(__file__).parents[1] / "forecast/datapoints/configs"
+RAM = ("--ram-total", 256, "--ram-available", 250)
+CARD = ("--gpus", 1, "--gpu-name", "H100", "--gpu-total", 79.65)
+FREE = ("--gpu-free-before", 78.5, "--gpu-free-after", 17.2)
+
+
+class Asked:
+    """Qwen3-32B on one H100, as somebody types it who has no host yet."""
+
+    def __init__(self, folder: Path) -> None:
+        self.path = folder / "q32.yml"
+        self.model = CONFIGS / "qwen3-32b.json"
+        self.write({"tp-size": 1})
+
+    def write(self, flags, **more) -> None:
+        entry = {"model": {"path": "/srv/models/Qwen3-32B"}, "engine": {"version": "0.5.9"}}
+        self.path.write_text(yaml.safe_dump({**entry, "flags": flags, **more}))
+
+    def run(self, *args, env=None):
+        given = ["forecast", self.path, "--model-config", self.model, *args]
+        runner = CliRunner(env={"NO_COLOR": "1", **(env or {})})
+        return runner.invoke(main.built(("forecast",)), [str(arg) for arg in given])
+
+
+@pytest.fixture
+def asked(tmp_path):
+    return Asked(tmp_path)
+
+
+# -- refusals -------------------------------------------------------------------------------------
+
+
+def test_weights_without_room_tell_how_much_lacks(asked):
+    done = asked.run(*CARD, *RAM, "--gpu-free-before", 78.5, "--gpu-free-after", 10)
+    assert done.exit_code == 8
+    for part in ("68.50 GiB of the 78.50 GiB", "12.95 GiB are kept free", "must be above 0.873"):
+        assert part in " ".join(done.stdout.split())
+    assert "--fit mem-fraction-static" in done.stderr
+
+
+def test_weights_without_room_in_json(asked):
+    args = (*CARD, *RAM, "--gpu-free-before", 78.5, "--gpu-free-after", 10, "-o", "json")
+    done = asked.run(*args)
+    gpu = json.loads(done.stdout)["gpu"]
+    assert (gpu["weights_gib"], gpu["mem_fraction_static_above"]) == (68.5, 0.873)
+    assert gpu["rest_gib"] == pytest.approx(10 - 78.5 * 0.165, abs=0.01)
+    assert "must be above 0.873" in done.stderr
+
+
+def test_other_causes_are_not_the_weights(asked):
+    args = ("--set", "max-total-tokens=10", "--set", "page-size=64")
+    done = asked.run(*CARD, *FREE, *RAM, *args)
+    assert done.exit_code == 8
+    assert "max-total-tokens 10 is less than a page of 64 tokens" in done.stdout
+
+
+@pytest.mark.parametrize("sets", ["tp-size=2", "context-length=1000000", "page-size=0"])
+def test_a_refusal_is_told_once_and_no_value_helps(asked, sets):
+    done = asked.run(*CARD, *FREE, *RAM, "--set", sets)
+    assert done.exit_code == 8
+    assert done.stderr == "error: q32: does not fit\n"
+    both = done.stdout + done.stderr
+    assert both.count("on this host") + both.count("refuse to start") == 1
+
+
+def test_no_largest_value_of_what_is_refused_anyhow(asked):
+    asked.write({"tp-size": 1, "attention-backend": "flashmla"})
+    done = asked.run(*CARD, *FREE, *RAM, "--fit", "mem-fraction-static")
+    assert done.exit_code == 8
+    assert "largest that fits" not in done.stdout
+    assert "no largest value: SGLang 0.5.9 would refuse" in done.stdout
+
+
+def test_weights_in_host_memory_are_not_forecast(asked):
+    done = asked.run(*CARD, *FREE, *RAM, "--set", "cpu-offload-gb=20")
+    assert done.exit_code == 1
+    assert "cpu-offload-gb is set, and its effect" in done.stdout
