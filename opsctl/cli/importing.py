@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from opsctl.cli.running import Where
     from opsctl.importing import Asked, Imported
 
-_LARGEST = 4 << 20  # bytes of one file
+_LARGEST = 1 << 20  # bytes of one file
 
 
 class Kind(StrEnum):

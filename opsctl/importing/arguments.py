@@ -83,7 +83,7 @@ def last(given: Iterable[Given]) -> tuple[list[Given], list[tuple[Given, Given]]
 
 def _values(argv: Sequence[str], at: int, known: Catalogue) -> list[str]:
     found = []
-    for word in argv[at:]:
+    for word in (argv[i] for i in range(at, len(argv))):
         if word == "--" or is_option(word, known):
             break
         found.append(word)
@@ -125,8 +125,13 @@ def _flag(known: Catalogue, name: str, written: str) -> tuple[Flag, str]:
 
 
 def _meant(known: Catalogue, written: str) -> tuple[str, ...]:
+    return _matches(known.version, written)
+
+
+@lru_cache(maxsize=4096)
+def _matches(version: str, written: str) -> tuple[str, ...]:
     """The exact name, or all that it abbreviates."""
-    names = _names(known.version)
+    names = _names(version)
     if written in names:
         return (written,)
     return tuple(name for name in names if name.startswith(written)) if written else ()

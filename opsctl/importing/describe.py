@@ -19,6 +19,7 @@ from opsctl.importing.flags import SECRETS, flags
 from opsctl.importing.model import Imported, Launch, Report
 from opsctl.importing.places import Places, is_hub_name, places
 from opsctl.importing.secrets import Vault, within
+from opsctl.importing.values import as_json
 from opsctl.importing.versions import fitting, named, nearest, said
 from opsctl.release.secrets import check
 from opsctl.spec.kinds import SERVICE_NAME
@@ -195,7 +196,9 @@ def _service(
         service["gpus"] = around.gpus
     if user := _user(launch, report):
         service["user"] = user
+    flags_of = engine.catalogue(version).flags
     rest = {n: v for n, v in placed.values.items() if n not in ELSEWHERE}
+    rest |= {n: as_json(v) or v for n, v in rest.items() if flags_of[n].kind == "json_text"}
     if rest:
         service["flags"] = {n: _hidden(n, v, vault, report) for n, v in rest.items()}
     if around.plain:

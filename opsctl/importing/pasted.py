@@ -9,17 +9,36 @@ import re
 from opsctl.importing.model import Report
 from opsctl.importing.shell.words import Lit, Word
 
-_PROMPT = re.compile(r"^[ \t]*(?:[\w.-]+@[\w.-]+[^\n$#]{0,80}[$#]|\$)[ \t]+(?=\S)", re.MULTILINE)
-_FENCE = re.compile(r"^[ \t]*(```|~~~)[^\n]*$", re.MULTILINE)
+_COMMAND = (
+    r"(?=\(?(?:[A-Z_]+=|\.?/|(?:sudo|python|sglang|docker|podman|nohup|exec|export|cd|bash)\b))"
+)
+_PROMPT = re.compile(
+    r"^(?:\([\w.-]+\) )?(?:(?:[\w.-]+@[\w.-]+:|\[[\w.-]+@[\w.-]+[ :])[^\n$#]{0,80}[$#][ \t]+"
+    + _COMMAND
+    + r"|\$[ \t]+(?=\S))",
+    re.MULTILINE,
+)
+_FENCE = re.compile(r"[ \t]*(```|~~~)[^\n]*")
 
 
 def pasted(text: str, report: Report) -> str:
-    """Without what comes along when people copy: prompts, fences of Markdown, odd blanks."""
+    """Without what comes along when people copy: prompts, fences of Markdown, odd blanks. Only a
+    text that begins or ends with one has any: within quotes such a line is somebody's value."""
     found = text.replace("\r\n", "\n").replace("\u00a0", " ").replace("\ufeff", "")
-    cleaned = _PROMPT.sub("", _FENCE.sub("", found))
-    if cleaned != found:
-        report.note("dropped", "prompts and fences", "they were copied along; no part of a command")
-    return cleaned
+    lines = found.rstrip().split("\n")
+    while lines and not lines[0].strip():
+        lines.pop(0)
+    kept = list(lines)
+    if kept and _FENCE.fullmatch(kept[0]):
+        kept.pop(0)
+    if kept and _FENCE.fullmatch(kept[-1]):
+        kept.pop()
+    if kept and _PROMPT.match(kept[0]):
+        kept = [_PROMPT.sub("", line) for line in kept]
+    if kept == lines:
+        return found
+    report.note("dropped", "prompts and fences", "they were copied along; no part of a command")
+    return "\n".join(kept) + "\n"
 
 
 def mended(words: list[Word], text: str, report: Report) -> list[Word]:

@@ -17,6 +17,7 @@ from opsctl.importing.text import from_text
 from opsctl.importing.unit import envfile
 
 _MISSING = object()
+_SYSTEM = ("/", "/usr", "/usr/local")
 
 
 def from_host(found: Mapping[str, Any], asked: Asked) -> Imported:
@@ -36,11 +37,28 @@ def from_host(found: Mapping[str, Any], asked: Asked) -> Imported:
         asked=_asked(asked, unit),
         cwd=process.get("cwd"),
         user=process.get("user"),
-        container=_container(container) if container else None,
+        container=_container(container, asked) if container else None,
         said=_said(unit),
     )
     notes = [*_who(found, process), *(_stale(process, unit, imported, asked) if unit else ())]
-    return _replacing(_with(imported, notes), unit)
+    imported = _rooted(_with(imported, notes), engine) if not container else _with(imported, notes)
+    return _replacing(imported, unit)
+
+
+def _rooted(imported: Imported, engine: Mapping[str, Any]) -> Imported:
+    """With the environment that its Python was found in, where the command line names none."""
+    root, version = engine.get("root"), engine.get("version")
+    if imported.service is None or not root or "root" in imported.service["engine"]:
+        return imported
+    usual = f"/opt/sglang/{imported.service['engine']['version']}"
+    if root == usual:
+        return imported
+    if root in _SYSTEM:
+        why = f"in the system's own Python: the service gets an environment of its own, {usual}"
+        return _with(imported, [_told(f"SGLang {version}", why)])
+    service = {**imported.service, "engine": {**imported.service["engine"], "root": root}}
+    note = Note("carried", f"engine.root {root}", "where the process has its Python from")
+    return _with(replace(imported, service=service), [note])
 
 
 def _asked(asked: Asked, unit: Mapping[str, Any] | None) -> Asked:
@@ -214,7 +232,7 @@ def _who(found: Mapping[str, Any], process: Mapping[str, Any]) -> Iterator[Note]
         )
 
 
-def _container(told: Mapping[str, Any]) -> Container:
+def _container(told: Mapping[str, Any], asked: Asked) -> Container:
     """From `docker inspect`; of one that could not be inspected only that it is one."""
     told = told.get("inspected") or {}
     config, host = told.get("Config") or {}, told.get("HostConfig") or {}
@@ -224,6 +242,7 @@ def _container(told: Mapping[str, Any]) -> Container:
         for m in told.get("Mounts") or ()
         if m.get("Destination")
     ]
+    made.mounts += [Mount(source, target) for source, target in asked.mounts]
     made.host_network = not told or host.get("NetworkMode") == "host"
     bindings = (told.get("NetworkSettings") or {}).get("Ports") or host.get("PortBindings") or {}
     made.ports = list(_ports(bindings))

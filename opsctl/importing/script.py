@@ -123,7 +123,9 @@ def one(reading: Reading) -> Launch | None:
             hint=f"give it: --file {reading.unread[0]}=COPY, or import the running process",
         )
         return None
-    return reading.strangers[0] if reading.strangers else Launch([])
+    if reading.strangers:
+        return reading.strangers[0]
+    return Launch([name for name, _ in reading.others[:1]])
 
 
 def _around(simple: Simple, before: str, report: Report) -> None:

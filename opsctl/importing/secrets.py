@@ -25,8 +25,8 @@ _NAME = re.compile(
 _FORM = re.compile(
     r"hf_[A-Za-z0-9_]{8,}|sk-[A-Za-z0-9_-]{16,}|gh[pousr]_[A-Za-z0-9]{16,}|glpat-[\w-]{16,}"
     r"|AKIA[A-Z0-9]{12,}|xox[abprs]-[\w-]{10,}|nvapi-[\w-]{16,}"
-    r"|eyJ[\w-]{10,}\.[\w-]{10,}\.[\w-]{5,}|-----BEGIN [A-Z ]*PRIVATE KEY"
-    r"|[a-z][a-z0-9+.-]*://[^/\s:@]*:[^/\s@]+@"
+    r"|(?<![\w-])eyJ[\w-]{10,}+\.[\w-]{10,}+\.[\w-]{5,}|-----BEGIN [A-Z ]*PRIVATE KEY"
+    r"|(?<![a-z0-9+.-])[a-z][a-z0-9+.-]*+://[^/\s:@]*+:[^/\s@]++@"
 )
 _MASK = "***"
 _LEAST = 4  # shorter texts stand in ordinary words, and hiding them would garble every message
@@ -98,7 +98,7 @@ class Vault:
 
 
 _NAMED = re.compile(
-    r"([A-Za-z_][\w.-]*)[\"']?(?:\s*[=:]\s*|\s+|\\\n)+(?:\$?[\"'])?([^\s\"',;&|{}$\\-][^\s\"',;&|}]*)"
+    r"(?<![\w.-])-*+([A-Za-z_][\w.-]*+)[\"']?[\s=:\\]+(?:\$?[\"'])?([^\s\"',;&|{}$\\/-][^\s\"',;&|}]*)"
 )
 
 
@@ -110,7 +110,7 @@ def suspects(text: str) -> set[str]:
         name = match[1].lstrip("-")
         if by_name(name) or (len(name) > 4 and "api-key".startswith(name)):
             found.add(match[2])
-        at = match.start() + len(match[1])
+        at = match.end(1)
     return found
 
 

@@ -16,7 +16,7 @@ from opsctl.importing.unit import read as unit_read
 from opsctl.importing.unit import risks
 
 KINDS = ("auto", "command", "unit", "docker", "compose")
-_MOST = 4 << 20  # characters
+_MOST = 1 << 20  # characters
 
 
 def kind_of(texts: Sequence[tuple[str, str]]) -> str:

@@ -6,10 +6,11 @@ command line says is read as the engine reads it, and the description then says 
 
 from __future__ import annotations
 
+import json
 import math
 from typing import Any
 
-from opsctl.engine.values import typed
+from opsctl.engine.values import plain, typed
 from opsctl.importing.arguments import Given
 
 UNSET = object()  # what the engine takes for no value at all
@@ -29,7 +30,19 @@ def read(given: Given) -> Any:
         return True
     if flag.many:
         return typed(flag, [_number(flag.kind, text) for text in given.values])
+    if flag.kind == "json_text" and (found := as_json(given.values[0])) is not None:
+        return typed(flag, found)
     return typed(flag, _number(flag.kind, given.values[0]))
+
+
+def as_json(text: str) -> Any:
+    """A mapping or list that a text holds; None if it holds something else. Blanks and the order
+    of keys in it are nothing to the engine."""
+    try:
+        found = json.loads(text)
+        return plain(found) if isinstance(found, dict | list) else None
+    except (ValueError, RecursionError):
+        return None
 
 
 def _number(kind: str, text: str) -> Any:

@@ -12,7 +12,9 @@ from opsctl.importing.arguments import walk
 from opsctl.importing.marks import whole
 from opsctl.importing.values import read
 
-_WITHIN = re.compile(r"(?<![0-9.])v?([0-9]+\.[0-9]+\.[0-9]+(?:\.?post[0-9]+|rc[0-9]+)?)(?![0-9.])")
+_WITHIN = re.compile(
+    r"(?<![0-9.])v?([0-9]+\.[0-9]+\.[0-9]+(?:\.?post[0-9]+|rc[0-9]+)?)(?![0-9]|\.[0-9])"
+)
 
 
 def named(texts: Iterable[str]) -> tuple[str, str] | None:

@@ -144,7 +144,9 @@ def _one(now: Unwrapped, report: Report) -> None:
 
 def _take(now: Unwrapped, name: str, wrapper: Wrapper, at: int, report: Report) -> None:
     start, words = at, now.argv
-    while at < len(words) and words[at].startswith("-") and words[at] not in ("-", "--", "-m"):
+    while at < len(words) and words[at].startswith("-") and words[at] not in ("-", "--"):
+        if words[at] == "-m" and "-m" not in wrapper.valued:
+            break  # Python's own: torchrun -m MODULE
         at += 2 if words[at] in wrapper.valued else 1
     if words[at : at + 1] == ["--"]:
         at += 1

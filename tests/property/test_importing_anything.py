@@ -13,8 +13,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from opsctl import spec
+from opsctl.engine import Catalogue, catalogue
 from opsctl.importing import KINDS, Asked, Imported, from_text
 from opsctl.importing.secrets import Vault
+from opsctl.importing.values import as_json
 from opsctl.importing.written import description
 from opsctl.release import render
 from tests.property.importing_cases import (
@@ -86,8 +88,16 @@ def hold(service: dict[str, Any], command: str) -> bool:
 
 
 def normal(service: dict[str, Any]) -> dict[str, Any]:
-    """Order of flags and variables is no part of it."""
+    """Order of flags and variables is no part of it, nor how JSON is written."""
+    known = catalogue(service["engine"]["version"])
+    service = {**service, "flags": known.check(jsonable(known, service.get("flags", {})))[0]}
     return {k: dict(sorted(v.items())) if isinstance(v, dict) else v for k, v in service.items()}
+
+
+def jsonable(known: Catalogue, flags: dict[str, Any]) -> dict[str, Any]:
+    text = {name for name in flags if known.flags[name].kind == "json_text"}
+    return {n: (as_json(v) or v) if n in text and isinstance(v, str) else v for n, v in
+            flags.items()}  # fmt: skip
 
 
 def case(way: Any) -> st.SearchStrategy[tuple[dict[str, Any], str]]:

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from opsctl.importing.marks import mark
 from opsctl.importing.shell.words import Lit, Run, Var, Word
 
-_BRACES = re.compile(r"\{[^{}\s]*(,|\.\.)[^{}\s]*\}")
-_PATTERN = re.compile(r"[*?]|\[[^\]]*\]")
+_BRACES = re.compile(r"\{([^{}\s]*+)\}")
+_PATTERN = re.compile(r"[*?]|\[[^\[\]]*+\]")
 _DEEPEST = 20
 
 
@@ -93,7 +93,7 @@ def _literal(part: Lit, scope: Scope, first: bool) -> str:
     if "\0" not in text:
         if re.fullmatch(r"\[[A-Za-z_ -]+\]", text):
             return mark("placeholder", text)
-        if _BRACES.search(text):
+        if any("," in inner or ".." in inner for inner in _BRACES.findall(text)):
             return mark("expansion", text)
         if _PATTERN.search(text):
             return mark("glob", text)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from collections.abc import Iterator
 
 from opsctl.importing.shell.words import Lit, Operator, Run, Var, Word
@@ -16,7 +17,7 @@ _BRACED = re.compile(r"([A-Za-z_][A-Za-z0-9_]*|[0-9]+|[@*#?$!-])(\[[^]]*\])?(:?[
 # <node-rank>, <your api key>: a person is meant to replace it; a shell would open files.
 _PLACEHOLDER = re.compile(r"<(?:[A-Za-z_][A-Za-z0-9_.| -]*|[0-9]+(?:\|[0-9]+)+)>")
 _ANSI = {"n": "\n", "t": "\t", "r": "\r", "a": "\a", "b": "\b", "e": "\x1b", "f": "\f", "v": "\v"}
-_MOST = 4 << 20  # characters
+_MOST = 1 << 20  # characters
 _DEEPEST = 20  # ${A:-${B:-…}}
 
 
@@ -27,13 +28,14 @@ class Unreadable(ValueError):
 class Lexer:
     def __init__(self, text: str, depth: int = 0) -> None:
         if len(text) > _MOST:
-            raise Unreadable("it is longer than any launch command (4 MiB)")
+            raise Unreadable("it is longer than any launch command (1 MiB)")
         if depth > _DEEPEST:
             raise Unreadable("expansions stand in each other too deeply")
         self.text, self.at, self.depth = text, 0, depth
+        self.breaks = [match.start() for match in re.finditer("\n", text)]
 
     def line(self, at: int | None = None) -> int:
-        return self.text.count("\n", 0, self.at if at is None else at) + 1
+        return bisect_left(self.breaks, self.at if at is None else at) + 1
 
     def tokens(self) -> Iterator[Word | Operator]:
         while (one := self._next()) is not None:
@@ -150,8 +152,8 @@ class Lexer:
                 raise Unreadable(f"a backquote in line {self.line()} is never closed")
             self.at = end + 1
             return Run("command", text[start : self.at])
-        if text.startswith("$((", start) and "))" in text[start:]:
-            self.at = text.index("))", start) + 2
+        if text.startswith("$((", start) and (end := text.find("))", start)) >= 0:
+            self.at = end + 2
             return Run("arithmetic", text[start : self.at])
         if text.startswith("$(", start):
             self._closed("(", ")", start + 1)

@@ -1,0 +1,166 @@
+"""What a host tells of a running engine, as a description: units, containers, bare processes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from opsctl.importing import Asked
+from opsctl.importing.running import from_host
+
+KEY = "sk-canary-0123456789"
+UNIT = """\
+[Service]
+EnvironmentFile=/etc/kimi.env
+ExecStart=/opt/sglang/0.5.9/bin/python -m sglang.launch_server --model-path /srv/m --tp 4 \\
+    --hicache-ratio {ratio} --enable-hierarchical-cache --api-key ${{KEY}}
+Restart=always
+"""
+ARGV = (
+    f"/opt/sglang/0.5.9/bin/python -m sglang.launch_server --model-path /srv/m --tp 4 "
+    f"--hicache-ratio 2 --enable-hierarchical-cache --api-key {KEY}"
+).split()
+ENVIRON = {"PATH": "/usr/bin", "HOME": "/root", "KEY": KEY, "NCCL_DEBUG": "INFO"}
+
+
+def process(argv: list[str] | None = None, **changes: Any) -> dict[str, Any]:
+    engine = {"root": "/opt/sglang/0.5.9", "version": "0.5.9", "installed": 1.0}
+    return {
+        "pid": 77,
+        "argv": ARGV if argv is None else argv,
+        "environ": ENVIRON,
+        "cwd": "/",
+        "user": "root",
+        "started": 100.0,
+        "engine": engine,
+        "limits": {"memlock": 8 << 20},
+        **changes,
+    }
+
+
+def unit(name: str = "sglang-kimi.service", ratio: float = 2, **changes: Any) -> dict[str, Any]:
+    return {
+        "name": name,
+        "state": "active",
+        "texts": [[f"/etc/systemd/system/{name}", UNIT.format(ratio=ratio)]],
+        "files": {"/etc/kimi.env": f"KEY={KEY}\nNCCL_DEBUG=INFO\n"},
+        "changed": 50.0,
+        "stale": False,
+        **changes,
+    }
+
+
+def found(**changes: Any) -> dict[str, Any]:
+    base = {"kind": "unit", "by": "", "process": process(), "unit": unit(), "container": None}
+    return {**base, **changes}
+
+
+def notes(imported: Any) -> str:
+    return "\n".join(f"{note.what}: {note.why}" for note in imported.notes)
+
+
+def test_a_unit_that_runs_as_it_is_written() -> None:
+    imported = from_host(found(), Asked())
+    assert imported.service is not None and imported.problems == ()
+    assert imported.name == "kimi"
+    assert imported.service["flags"]["hicache-ratio"] == 2.0
+    assert imported.service["env"] == {"NCCL_DEBUG": "INFO"}
+    assert set(imported.secrets.values()) == {KEY}
+    assert "takes_over" not in imported.service
+    assert "stands in the unit" not in notes(imported) and KEY not in notes(imported)
+    assert "LimitMEMLOCK 8192 KiB" in notes(imported)
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        ({"ratio": 3, "changed": 150.0},
+         "flags.hicache-ratio: 2.0 runs, 3.0 stands in the unit: its files were changed after "
+         "this start; what runs is imported"),
+        ({"ratio": 3, "changed": 150.0, "stale": True},
+         "its files were changed after this start, and systemd has not read them again"),
+        ({"changed": 150.0}, "they would start the same engine"),
+        ({"files": {"/etc/kimi.env": "KEY=another-key-77\nNCCL_DEBUG=INFO\n"}, "changed": 150.0},
+         "secrets.api-key: a secret runs, a secret stands in the unit"),
+        ({"files": {"/etc/kimi.env": f"KEY={KEY}\nNCCL_DEBUG=WARN\n"}},
+         "env.NCCL_DEBUG: INFO runs, WARN stands in the unit"),
+    ],
+)  # fmt: skip
+def test_an_edited_unit_is_told_and_what_runs_counts(changes: dict[str, Any], told: str) -> None:
+    imported = from_host(found(unit=unit(**changes)), Asked())
+    assert told in notes(imported), notes(imported)
+    assert imported.service is not None and imported.service["flags"]["hicache-ratio"] == 2.0
+    assert KEY not in notes(imported) and "another-key" not in notes(imported)
+
+
+def test_a_unit_of_another_name_is_named() -> None:
+    imported = from_host(found(unit=unit("llm.service")), Asked(name="kimi"))
+    assert imported.service is not None and imported.service["takes_over"] == "llm.service"
+    imported = from_host(found(unit=unit("sglang@kimi.service")), Asked(name="kimi"))
+    assert imported.service is not None and "takes_over" not in imported.service
+    assert "is an instance of a template" in notes(imported)
+
+
+def test_a_stopped_unit_is_read_from_its_files() -> None:
+    there = found(process=None, unit=unit(state="inactive"))
+    imported = from_host(there, Asked(version="0.5.9"))
+    assert imported.service is not None and imported.service["flags"]["tp-size"] == 4
+    assert "is inactive: read from its files alone" in notes(imported)
+
+
+def test_a_bare_process_has_nobody() -> None:
+    argv = ["python3", *ARGV[1:]]
+    engine = {"root": "/data/venv", "version": "0.5.9", "installed": 200.0}
+    there = found(kind="process", by="tmux", unit=None, process=process(argv, engine=engine))
+    imported = from_host(there, Asked(name="kimi"))
+    assert imported.service is not None
+    assert imported.service["engine"] == {"version": "0.5.9", "root": "/data/venv"}
+    assert "process 77 (tmux)" in notes(imported)
+    assert "was installed after this start" in notes(imported)
+
+
+INSPECTED = {
+    "Name": "/sgl",
+    "Config": {"Image": "lmsysorg/sglang:v0.5.9-cu130"},
+    "HostConfig": {
+        "NetworkMode": "bridge",
+        "DeviceRequests": [{"Driver": "", "Count": 0, "DeviceIDs": ["4", "5", "6", "7"]}],
+    },
+    "Mounts": [{"Type": "bind", "Source": "/data/models", "Destination": "/models", "RW": True}],
+    "NetworkSettings": {"Ports": {"30000/tcp": [{"HostIp": "0.0.0.0", "HostPort": "8000"},
+                                                {"HostIp": "::", "HostPort": "8000"}]}},
+}  # fmt: skip
+
+
+def test_a_container_is_read_with_its_mounts_ports_and_gpus() -> None:
+    argv = [
+        "python3",
+        "-m",
+        "sglang.launch_server",
+        "--model-path",
+        "/models/m",
+        "--tp",
+        "4",
+        "--host",
+        "0.0.0.0",
+    ]
+    engine = {"root": "/usr", "version": "0.5.9", "installed": 1.0}
+    told = {"id": "ab" * 32, "name": "sgl", "runtime": "docker", "why": "", "inspected": INSPECTED}
+    there = found(kind="container", unit=None, container=told, process=process(argv, engine=engine))
+    imported = from_host(there, Asked(name="kimi"))
+    assert imported.service is not None, imported.problems
+    assert imported.service["model"]["path"] == "/data/models/m"
+    assert (imported.service["port"], imported.service["gpus"]) == (8000, [4, 5, 6, 7])
+    assert "docker update --restart=no sgl; docker stop sgl" in notes(imported)
+
+
+def test_a_container_that_nobody_can_inspect_is_told() -> None:
+    argv = ["python3", "-m", "sglang.launch_server", "--model-path", "/models/m", "--tp", "4"]
+    told = {"id": "ab" * 32, "name": "", "runtime": "crio", "why": "no tool", "inspected": None}
+    there = found(kind="container", unit=None, container=told, process=process(argv))
+    imported = from_host(there, Asked(name="kimi"))
+    assert imported.service is None  # its model is inside, as far as anybody can tell
+    assert "was not inspected (no tool)" in notes(imported)
+    helped = from_host(there, Asked(name="kimi", mounts=(("/data", "/models"),)))
+    assert helped.service is not None and helped.service["model"]["path"] == "/data/m"
