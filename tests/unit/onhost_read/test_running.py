@@ -1,0 +1,114 @@
+"""What is an engine, whose it is, and which version it runs: by texts of /proc, and by folders."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from opsctl.onhost import process, running
+
+ID = "3f" * 32
+
+
+@pytest.mark.parametrize(
+    ("command", "wanted"),
+    [
+        ("/opt/v/bin/python3 -m sglang.launch_server --tp 8", True),
+        ("python3.12 -u -X dev -m sglang.launch_server --tp 8", True),
+        ("python -msglang.launch_server", True),
+        ("/usr/bin/python3 /usr/local/bin/sglang serve --model-path m", True),
+        ("python3 /src/sglang/launch_server.py --tp 8", True),
+        ("/opt/v/bin/python /etc/opsctl/kimi/releases/ab/launch.py --tp 8", True),
+        ("/opt/v/bin/python -m sglang.bench_serving", False),
+        ("/opt/v/bin/python -m sglang_router.launch_router", False),
+        ("bash -c python -m sglang.launch_server", False),
+        ("docker run --gpus all lmsysorg/sglang python3 -m sglang.launch_server", False),
+        ("python3 -m vllm.entrypoints.openai.api_server", False),
+        ("sglang::scheduler_TP0", False),
+        ("", False),
+    ],
+)
+def test_what_is_an_engine(command: str, wanted: bool) -> None:
+    assert running.is_server(command.split()) is wanted
+
+
+@pytest.mark.parametrize(
+    ("cgroup", "wanted"),
+    [
+        ("/system.slice/kimi.service", ("unit", "kimi.service", "")),
+        ("/llm.slice/llm-a.slice/sglang@kimi.service", ("unit", "sglang@kimi.service", "")),
+        (f"/system.slice/docker-{ID}.scope", ("container", ID, "docker")),
+        (f"/docker/{ID}", ("container", ID, "docker")),
+        (f"/machine.slice/libpod-{ID}.scope/container", ("container", ID, "libpod")),
+        (f"/kubepods.slice/kubepods-besteffort.slice/cri-containerd-{ID}.scope",
+         ("container", ID, "cri-containerd")),
+        (f"/kubepods/besteffort/pod1/{ID}", ("container", ID, "")),
+        ("/user.slice/user-0.slice/session-3.scope", ("process", "session-3.scope", "")),
+        ("/user.slice/user-1000.slice/user@1000.service/app.slice/kimi.service",
+         ("process", "kimi.service", "")),
+        ("/", ("process", "", "")),
+    ],
+)  # fmt: skip
+def test_whose_a_control_group_is(cgroup: str, wanted: tuple[str, str, str]) -> None:
+    assert running.owner(cgroup) == wanted
+
+
+@pytest.mark.parametrize(
+    ("argv0", "wanted"),
+    [
+        ("/opt/v/bin/python", ["/opt/v/bin/python", "/usr/bin/python3.11"]),
+        ("../v/bin/python", ["/srv/v/bin/python", "/usr/bin/python3.11"]),
+        ("python", ["/a/bin/python", "/b/bin/python", "/usr/bin/python3.11"]),
+    ],
+)
+def test_by_which_path_a_program_was_found(argv0: str, wanted: list[str]) -> None:
+    environ = {"PATH": "/a/bin:/b/bin"}
+    assert process.programs([argv0], environ, "/srv/m", "/usr/bin/python3.11") == wanted
+
+
+@pytest.mark.parametrize(
+    ("folder", "programs", "root"),
+    [
+        ("opt/v/lib/python3.12/site-packages", ["/opt/v/bin/python"], "/opt/v"),
+        ("usr/local/lib/python3.12/dist-packages", ["/usr/bin/python3"], "/usr"),
+        ("usr/lib/python3/dist-packages", ["/usr/bin/python3"], "/usr"),
+        ("opt/w/lib/python3.12/site-packages", ["/opt/v/bin/python"], None),
+    ],
+)
+def test_the_version_is_read_and_nothing_is_run(
+    tmp_path: Path, folder: str, programs: list[str], root: str | None
+) -> None:
+    (tmp_path / folder / "sglang-0.5.9.dist-info").mkdir(parents=True)
+    (tmp_path / folder / "sglang_router-0.3.0.dist-info").mkdir()
+    found = process.engine(tmp_path, programs, {})
+    assert (found["root"], found["version"]) == (root, "0.5.9" if root else None)
+
+
+def test_a_real_process_arrives_exactly() -> None:
+    """Arguments and variables of any bytes, through the seal that hosts put on them."""
+    from opsctl.remote import sanitise
+    from opsctl.remote.onhost import unsealed
+
+    odd = "a b\tc\x1b[2J\u202e\n" + "é" * 20_000
+    code = "import sys; sys.stdout.write('x\\n'); sys.stdout.flush(); sys.stdin.read()"
+    child = subprocess.Popen(
+        [sys.executable, "-c", code, odd],
+        env={"ODD": odd, "PATH": os.environ["PATH"]},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    )
+    try:
+        assert child.stdout is not None
+        child.stdout.readline()
+        told = process.of(child.pid)
+    finally:
+        child.communicate()
+    assert told is not None
+    found = unsealed(sanitise.tree({"process": process.sealed(told)})["process"])
+    assert found["argv"] == [sys.executable, "-c", code, odd] and found["environ"]["ODD"] == odd
+    assert found["user"] and found["limits"]["nofile"] > 0
+    assert process.of(2**22 - 1) is None
