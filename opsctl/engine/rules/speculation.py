@@ -102,11 +102,11 @@ def _(v: View) -> bool:
 
 @THEME.rule(
     REWRITE, "speculation-without-mixed-chunks", "enable-mixed-chunk speculative-algorithm",
-    "speculation with enable-mixed-chunk (from 0.5.19 on EAGLE mixes)",
+    "speculation with enable-mixed-chunk (from 0.5.19 on EAGLE and EAGLE3 mix)",
     "chunks and verifications are not mixed",
 )  # fmt: skip
 def _(v: View) -> Mapping[str, Any] | None:
-    mixes = v.since("0.5.19") and v.algorithm != "NGRAM"
+    mixes = v.since("0.5.19") and v.algorithm in ("EAGLE", "EAGLE3")
     speculates = _drafted(v) or v.algorithm == "NGRAM"
     return {"enable-mixed-chunk": False} if speculates and not mixes else None
 
