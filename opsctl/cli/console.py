@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 # Off a terminal nobody has a width: a line is as long as it needs to be, so that grep finds it.
 ENDLESS = 10_000
+PAGE, NARROWEST = 100, 40
 
 
 def talk(text: str = "") -> None:
@@ -28,12 +29,19 @@ def lively() -> bool:
     return sys.stderr.isatty() and not os.environ.get("CI") and os.environ.get("TERM") != "dumb"
 
 
-def show(renderable: RenderableType, settings: Settings) -> None:
-    """A result for people on stdout."""
+def show(renderable: RenderableType, settings: Settings, *, width: int | None = None) -> None:
+    """A result for people on stdout. `width`: where it breaks off a terminal; None: nowhere."""
     if sys.stdout.isatty():
         console(settings, error=False).print(renderable)
     else:
-        write(plain(renderable))
+        write(plain(renderable, width or ENDLESS))
+
+
+def page() -> int:
+    """Columns of a text that is to be read rather than searched, off a terminal: COLUMNS, or 100.
+    A terminal's own width is rich's matter."""
+    said = os.environ.get("COLUMNS", "")
+    return max(NARROWEST, int(said)) if said.isdecimal() and int(said) else PAGE
 
 
 def explain(renderable: RenderableType, settings: Settings) -> None:
@@ -44,12 +52,12 @@ def explain(renderable: RenderableType, settings: Settings) -> None:
         sys.stderr.write(plain(renderable))
 
 
-def plain(renderable: RenderableType) -> str:
-    """The renderable as text without colour, without trailing blanks, as wide as it needs."""
+def plain(renderable: RenderableType, width: int = ENDLESS) -> str:
+    """The renderable as text without colour, without trailing blanks."""
     from rich.console import Console
 
     held = io.StringIO()
-    drawn = Console(file=held, width=ENDLESS, color_system=None, force_terminal=False)
+    drawn = Console(file=held, width=width, color_system=None, force_terminal=False)
     drawn.print(renderable, soft_wrap=False)
     return "".join(f"{line.rstrip()}\n" for line in held.getvalue().splitlines())
 

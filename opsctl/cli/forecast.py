@@ -152,7 +152,7 @@ def forecast(
 def _show(told: Sequence[Told], settings: Settings, lost: Mapping[str, Any] | None = None) -> None:
     """The answers, and how the command ends."""
     from opsctl.cli import fleet
-    from opsctl.cli.console import data, show
+    from opsctl.cli.console import data, page, show
     from opsctl.forecast.document import answer
     from opsctl.forecast.told import end
 
@@ -160,7 +160,7 @@ def _show(told: Sequence[Told], settings: Settings, lost: Mapping[str, Any] | No
         from opsctl.views.forecast import drawing
 
         for one in told:
-            show(drawing(one), settings)
+            show(drawing(one), settings, width=page())
     elif lost is None:
         data(answer(told[0]), settings.form)
     else:

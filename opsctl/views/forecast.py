@@ -43,7 +43,7 @@ def drawing(told: Told) -> RenderableType:
         parts += ["", Text(f"no largest value: {harmless(told.unsolved)}", "bold yellow")]
     if told.compared:
         parts += ["", comparison(told.compared)]
-        parts += [Text(harmless(line), "dim") for line in remarks(told.compared)]
+        parts += [_hanging(label, line, "dim") for label, line in remarks(told.compared)]
     if told.steps:
         parts += ["", *(_step(line) for line in told.steps)]
     return Group(*parts)
@@ -54,10 +54,22 @@ def _told(who: str, said: Outlook) -> Iterator[RenderableType]:
 
     style = STYLE.get(said.verdict, "bold")
     yield Text(f"{who}: {headline(said)}", style)
-    yield from (Text(f"  {harmless(why)}", style) for why in said.result.fit.reasons)
+    yield from (_hanging(" ", why, style) for why in said.result.fit.reasons)
     yield _figures(said)
     yield from _advisories(said)
-    yield from (Text(f"note: {harmless(note)}", "dim") for note in said.notes)
+    yield from (_hanging("note:", note, "dim") for note in said.notes)
+
+
+def _hanging(label: str, text: str, style: str) -> RenderableType:
+    """A paragraph that hangs beside its label."""
+    from rich.table import Table
+    from rich.text import Text
+
+    grid = Table.grid(padding=(0, 1, 0, 0))
+    grid.add_column(no_wrap=True)
+    grid.add_column(overflow="fold")
+    grid.add_row(Text(label, style), Text(harmless(text), style))
+    return grid
 
 
 def headline(said: Outlook) -> str:
@@ -78,7 +90,7 @@ def _figures(said: Outlook) -> Table:
 
     grid = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
     for style in ("bold", "", "", "dim"):
-        grid.add_column(style=style, overflow="fold")
+        grid.add_column(style=style, overflow="fold", no_wrap=style == "bold")
     for section, rows in sections(said):
         for n, (what, figure, source) in enumerate(rows):
             grid.add_row("" if n else section, what, figure, harmless(source))
@@ -224,18 +236,24 @@ def _step(line: str) -> RenderableType:
 # -- wishes ---------------------------------------------------------------------------------------
 
 
+def number(value: float | int) -> str:
+    """As a person reads it: thousands apart, no exponent."""
+    return f"{value:,.10g}"
+
+
 def solution(found: Solved) -> Iterator[str]:
     """The largest value, what it leaves, and what stands in the way of more."""
     if found.value is None:
-        yield f"no {found.key} fits with {gib(found.headroom)} of RAM left"
+        yield f"no {found.key} fits"
     else:
-        yield f"largest that fits: {found.key} {found.value:g} {found.unit}".rstrip()
+        yield f"largest that fits: {found.key} {number(found.value)} {found.unit}".rstrip()
         fit = found.result.fit if found.result else None
         if fit is not None and fit.available_after is not None:
             yield f"  {gib(fit.available_after)} of RAM left; {gib(found.headroom)} demanded"
     if found.possible is not None:
-        yield f"  up to {found.possible:g} it may start, with less certainty"
-    yield from (f"  more: {harmless(why)}" for why in found.limits)
+        yield f"  up to {number(found.possible)} it may start, with less certainty"
+    word = "more" if found.value is not None else "because"
+    yield from (f"  {word}: {harmless(why)}" for why in found.limits)
     yield from (f"  {harmless(note)}" for note in found.notes)
 
 
@@ -243,12 +261,12 @@ def comparison(variants: Sequence[Variant]) -> Table:
     from rich.table import Table
 
     drawn = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 1, 0, 0))
-    drawn.add_column("VARIANT", overflow="fold")
+    drawn.add_column("", justify="right", no_wrap=True)
     for name in ("TOKENS", "PREFIX", "GPU GiB", "HOST GB", "RAM GiB", "START"):
         drawn.add_column(name, justify="right", no_wrap=True)
     drawn.add_column("VERDICT", no_wrap=True)
     for n, one in enumerate(variants, 1):
-        drawn.add_row(f"{n} {one.name}", *_cells(one))
+        drawn.add_row(f"{n}", *_cells(one))
     return drawn
 
 
@@ -270,21 +288,25 @@ def _cells(one: Variant) -> list[str]:
     ]
 
 
-def remarks(variants: Sequence[Variant]) -> Iterator[str]:
-    """Below the table: what each variant is, why it cannot be, and what no figure tells."""
+def remarks(variants: Sequence[Variant]) -> Iterator[tuple[str, str]]:
+    """Below the table, each beside its row's number: what it is, why it cannot be, and what no
+    figure tells."""
     described = {one.id for one in variants[0].outlook.advisories} if variants[0].outlook else set()
     for n, one in enumerate(variants, 1):
-        # what only goes with the tier goes without saying
-        written = [
-            part for part in one.sets if not part.startswith("hicache-") or part[-4:] != "null"
-        ]
-        if written:
-            yield f"{n}: {' '.join(f'--set {part}' for part in written)}"
+        yield f"{n}", _variant(one)
         if one.why:
-            yield f"{n}: {one.why}"
-        yield from (f"{n}: {note}" for note in one.notes)
+            yield " ", one.why
+        yield from ((" ", note) for note in one.notes)
         if one.outlook is not None:
-            yield from (f"{n}: {why}" for why in one.outlook.result.fit.reasons)
+            yield from ((" ", why) for why in one.outlook.result.fit.reasons)
             for advisory in one.outlook.advisories:
                 if advisory.id not in described and advisory.severity != "info":
-                    yield f"{n}: {advisory.severity} {advisory.id}"
+                    yield " ", f"{advisory.severity} {advisory.id}"
+
+
+def _variant(one: Variant) -> str:
+    """Its name and what to type for it; what only goes with the tier goes without saying."""
+    named = one.name != " ".join(one.sets)
+    written = [part for part in one.sets if not part.startswith("hicache-") or part[-4:] != "null"]
+    options = " ".join(f"--set {part}" for part in written)
+    return ": ".join(part for part in (one.name if named else "", options) if part)

@@ -86,3 +86,39 @@ def test_weights_in_host_memory_are_not_forecast(asked):
     done = asked.run(*CARD, *FREE, *RAM, "--set", "cpu-offload-gb=20")
     assert done.exit_code == 1
     assert "cpu-offload-gb is set, and its effect" in done.stdout
+
+
+# -- on a page ------------------------------------------------------------------------------------
+
+FOUR = (
+    "mem-fraction-static=0.9 kv-cache-dtype=fp8_e4m3 enable-hierarchical-cache=true hicache-ratio=2"
+)
+
+
+@pytest.mark.parametrize(("columns", "most"), [("80", 80), ("120", 120), ("", 100), ("x", 100)])
+def test_no_line_is_wider_than_the_page(asked, columns, most):
+    args = (*CARD, *FREE, *RAM, "--compare", FOUR, "--explain", "--fit", "mem-fraction-static")
+    done = asked.run(*args, env={"COLUMNS": columns})
+    lines = done.stdout.splitlines()
+    assert most - 25 < max(map(len, lines)) <= most
+    assert "17,373 to 17,421" in done.stdout and "1 − 0.835" in done.stdout
+
+
+def test_a_long_cell_goes_on_below_itself(asked):
+    done = asked.run(*CARD, *FREE, *RAM, env={"COLUMNS": "80"})
+    lines = done.stdout.splitlines()
+    at = next(n for n, line in enumerate(lines) if "KV cache" in line)
+    column = lines[at].index("17,373")
+    assert lines[at + 1][:column].strip() == "" and lines[at + 1][column] != " "
+
+
+def test_rows_of_a_comparison_are_numbers_and_their_settings_stand_below(asked):
+    done = asked.run(*CARD, *FREE, *RAM, "--compare", FOUR, env={"COLUMNS": "80"})
+    lines = done.stdout.splitlines()
+    head = next(n for n, line in enumerate(lines) if "TOKENS" in line)
+    rows = lines[head + 1 : head + 7]
+    assert [row.split()[0] for row in rows] == list("123456")
+    assert all(row.endswith(("fits", "tight")) for row in rows)
+    below = " ".join(" ".join(lines[head + 7 :]).split())
+    assert "1 as described 2 higher fraction: --set mem-fraction-static=0." in below
+    assert "6 " + " ".join(f"--set {part}" for part in FOUR.split()) in below
