@@ -18,7 +18,7 @@ from opsctl.onhost.model import FAIL, Check
 from opsctl.onhost.startup import Clock, Eyes
 from opsctl.onhost.store import ZERO, Refused, Store
 from opsctl.onhost.swap import CONFIRM, RESTORE, TARGET, Pending
-from opsctl.onhost.systemd import CallFailed, Systemd, UnitState
+from opsctl.onhost.systemd import CallFailed, Systemd
 
 
 class ShuttingDown(Exception):
@@ -96,7 +96,7 @@ class Guard:
             state = self.world.systemd.show(store.unit)
             if swap.unchanged(self.document["op"], target, standing, store.confirmed(), state):
                 return self._end("unchanged", target)
-            taken = self._to_be_taken(of_other_hands, state)
+            taken = swap.to_be_taken(self.document, of_other_hands, state)
             preflight.check(store, self.world.systemd, self.world.outside, target)
         except (Refused, CallFailed, OSError) as error:
             hint = f"; {error.hint}" if isinstance(error, Refused) and error.hint else ""
@@ -122,19 +122,6 @@ class Guard:
         )
         store.write_pending(pending.as_json())
         return pending
-
-    def _to_be_taken(self, of_other_hands: bool, state: UnitState) -> str:
-        """The invocation of the process that is to be taken over; "" if none is. Raises Refused if
-        it is not, or not any more, the one that the plan compared with the release."""
-        if self.document["op"] != swap.TAKEOVER:
-            return ""
-        if not of_other_hands:
-            raise Refused("no unit of other hands stands there", hint="plan again")
-        if state.active != "active" or not state.invocation:
-            raise Refused(f"{state.name} is {state.active}", hint="plan again")
-        if state.invocation != self.document.get("process"):
-            raise Refused("the engine was started again since it was planned", hint="plan again")
-        return state.invocation
 
     def _work(self, pending: Pending) -> Dict[str, Any]:
         while pending.step != CONFIRM:

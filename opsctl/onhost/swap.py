@@ -12,7 +12,7 @@ last one. Whoever finds it (the guard run again, the dead-man, the boot unit) go
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, field, fields, replace
-from typing import Any, Dict, List, Optional
+from typing import Any, Dict, List, Mapping, Optional
 
 from opsctl.onhost.store import ZERO, Refused
 from opsctl.onhost.systemd import UnitState
@@ -92,6 +92,20 @@ def fallback_of(
     if confirmed and has_unit:
         return confirmed
     return ZERO if zero else ""
+
+
+def to_be_taken(document: Mapping[str, Any], of_other_hands: bool, state: UnitState) -> str:
+    """The invocation of the process that a run shall take over; "" if it is no takeover. Raises
+    Refused if it is not, or not any more, the one that the plan compared with the release."""
+    if document["op"] != TAKEOVER:
+        return ""
+    if not of_other_hands:
+        raise Refused("no unit of other hands stands there", hint="plan again")
+    if state.active != "active" or not state.invocation:
+        raise Refused(f"{state.name} is {state.active}", hint="plan again")
+    if state.invocation != document.get("process"):
+        raise Refused("the engine was started again since it was planned", hint="plan again")
+    return state.invocation
 
 
 def still_theirs(pending: Pending, state: UnitState) -> bool:
