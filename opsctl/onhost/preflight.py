@@ -78,7 +78,9 @@ class Outside:
                 if any(f"/{unit}" in group for unit in but if unit):
                     return ""
                 comm = _text(f"/proc/{pid}/comm").strip() if pid else ""
-                return f"PID {pid} ({comm})" if pid else "another process"
+                unit = group.strip().rsplit("/", 1)[-1]
+                of = f" of {unit}" if unit.endswith(".service") else ""
+                return f"PID {pid} ({comm}){of}" if pid else "another process"
         return ""
 
 
