@@ -3,9 +3,12 @@ renders to what was imported, and imports to the same description again."""
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
+from collections import Counter
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -30,6 +33,7 @@ from tests.property.importing_cases import (
 )
 
 FEW = int(os.environ.get("OPSCTL_EXAMPLES", "600"))  # of each; a drill runs many more
+SEEN: Counter[str] = Counter()
 FORBIDDEN = ("system", "popen", "fork", "forkpty", "posix_spawn", "posix_spawnp", "execv", "execve",
              "execvp", "execvpe", "spawnv", "spawnve")  # fmt: skip
 
@@ -46,6 +50,8 @@ def no_shell() -> Iterator[None]:
             patch.setattr(os, name, refused)
         patch.setattr(subprocess, "Popen", refused)
         yield
+    if "OPSCTL_COUNTS" in os.environ:
+        Path(os.environ["OPSCTL_COUNTS"]).write_text(json.dumps(SEEN))
 
 
 def described(imported: Imported) -> dict[str, Any]:
@@ -74,6 +80,7 @@ def hold(service: dict[str, Any], command: str) -> bool:
     """Answers whether it was described: what opsctl refuses to render is refused here too."""
     first = from_text([("", command)], "auto", Asked(name="x"))
     _, problems = spec.check({"x": service}, {})
+    SEEN["texts"] += 1
     if any(problem.message.endswith("is a placeholder") for problem in first.problems):
         return False
     if problems:
@@ -84,6 +91,7 @@ def hold(service: dict[str, Any], command: str) -> bool:
     second = again(first)
     assert normal(described(second)) == normal(described(first)), command
     assert sorted(second.secrets.values()) == sorted(first.secrets.values())
+    SEEN["fixed points"] += 1
     return True
 
 
@@ -105,6 +113,7 @@ def case(way: Any) -> st.SearchStrategy[tuple[dict[str, Any], str]]:
 
 
 ANY = settings(max_examples=FEW, deadline=None, suppress_health_check=list(HealthCheck))
+FEWER = settings(ANY, max_examples=max(FEW // 3, 200))
 
 
 @ANY
@@ -127,9 +136,10 @@ def test_containers(told: tuple[dict[str, Any], str]) -> None:
     hold({**service, "model": {"served_name": path, **service["model"]}}, text)
 
 
-@ANY
+@FEWER
 @given(GARBAGE, st.sampled_from(KINDS))
 def test_garbage(text: str, kind: str) -> None:
+    SEEN["garbage"] += 1
     imported = from_text([("", text)], kind, Asked(version="0.5.9"))
     assert imported.service is not None or imported.problems
     assert all(str(problem) for problem in imported.problems)
@@ -137,7 +147,7 @@ def test_garbage(text: str, kind: str) -> None:
         assert normal(described(again(imported))) == normal(described(imported))
 
 
-@ANY
+@FEWER
 @given(st.lists(st.one_of(PIECES, st.text(max_size=4)), max_size=20), SECRET_WORD, st.data())
 def test_no_secret_is_told(pieces: list[str], secret: str, data: st.DataObject) -> None:
     """Wherever a key stands in a command, in however broken a way."""
@@ -153,5 +163,6 @@ def test_no_secret_is_told(pieces: list[str], secret: str, data: st.DataObject) 
     words = ["python -m sglang.launch_server --model-path /srv/m ", *pieces]
     text = " ".join([*words[: at + 1], spelled, *words[at + 1 :]])
     imported = from_text([("", text)], "auto", Asked(version="0.5.9"))
+    SEEN["with a secret"] += 1
     told = f"{imported!r}{imported.notes}{[str(p) for p in imported.problems]}{imported.service}"
     assert secret not in told and secret not in description(imported)
