@@ -96,10 +96,13 @@ def _of_host(
     from opsctl.rollout.staging import facts_of
     from opsctl.spec.merge import merge
 
-    services = merge(said.get("sglang_services") or {}, said.get("sglang_overrides") or {})
+    shared, own = said.get("sglang_services") or {}, said.get("sglang_overrides") or {}
+    services = merge(shared, own)
+    base = shared.get(name) if own.get(name) else None
     bare = Question(name, services[name], {}, sets=sets)
     facts = facts_of(host, name, bare.asked().manifest)
-    return Question(name, services[name], facts, given.calibration(), sets, _journal(files))
+    calibration, text = given.calibration(), _journal(files)
+    return Question(name, services[name], facts, calibration, sets, text, base=base)
 
 
 def _only_offline(name: str, given: Given, files: Files) -> None:

@@ -58,9 +58,10 @@ def written(calibration: Any) -> Measured:
     """What the owner wrote down, or typed."""
     get = calibration.get if isinstance(calibration, Mapping) else _getter(calibration)
     before, after, tokens = get("gpu_free_before"), get("gpu_free_after"), get("kv_tokens")
-    if before is None and after is None and tokens is None:
+    weights = get("weights")  # where only what loading took holds for these settings
+    if before is None and after is None and tokens is None and weights is None:
         return Measured()
-    return Measured(tokens, before, after, source=WRITTEN, sure=tokens is None)
+    return Measured(tokens, before, after, weights, source=WRITTEN, sure=tokens is None)
 
 
 def _getter(calibration: Any) -> Any:

@@ -65,7 +65,10 @@ def _untiered(flags: Mapping[str, Any]) -> tuple[str, ...]:
 def _asked(name: str, sets: tuple[str, ...], ask: Ask, *notes: str, typed: bool = False) -> Variant:
     """`typed`: somebody wrote these settings, and hears what is wrong with them (SpecError)."""
     try:
-        return Variant(name, sets, ask(sets), notes=notes)
+        said = ask(sets)
+        if said.result.device.tokens is None:  # why there are no figures
+            notes = (*notes, *said.case.measured.notes)
+        return Variant(name, sets, said, notes=notes)
     except NoForecast as reason:
         return Variant(name, sets, None, str(reason), notes)
     except SpecError as reason:
@@ -82,7 +85,7 @@ def _fitted(name: str, sets: tuple[str, ...], key: str, ask: Ask, fit: Fit, *not
         return Variant(name, sets, None, str(reason), notes)
     if found.value is None:
         return Variant(name, sets, None, "; ".join(found.limits) or f"no {key} fits", notes)
-    chosen = (*sets, f"{key}={found.value:g}")
+    chosen = (*sets, f"{key}={found.value:.10g}")
     if key == RATIO:
         chosen = (*sets, f"{TIER}=true", "hicache-size=null", *chosen[len(sets) :])
     return _asked(name, chosen, ask, *notes)

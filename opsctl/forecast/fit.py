@@ -11,16 +11,12 @@ from dataclasses import dataclass
 from opsctl.forecast.device.settings import parsed
 from opsctl.forecast.host import numa, races, versions
 from opsctl.forecast.host.memory import process
-from opsctl.forecast.slack import slack
+from opsctl.forecast.slack import demanded, graphs, slack
 from opsctl.forecast.values import Case, Device, HostPool
-from opsctl.onhost.expect import GiB, gib
+from opsctl.onhost.expect import gib
 
 FITS, TIGHT, NOT, UNKNOWN = "fits", "tight", "does not fit", "unknown"
 _WORST = (FITS, TIGHT, UNKNOWN, NOT)
-
-# GPU memory beside weights and pools below which a start is called tight: graphs and activations
-# come out of it. A judgement.
-GPU_TIGHT = GiB
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,9 +190,11 @@ def _slack(case: Case, device: Device, found: _Judged) -> None:
     if left.left.most - over < 0:
         words = f"{gib(over - left.left.most)} of GPU memory lacks beside weights and pools"
         found.add(NOT, words)
-    elif left.left.least - over < GPU_TIGHT:
-        words = f"{gib(max(0, left.left.least - over))} of GPU memory is left for graphs"
-        found.add(TIGHT, words)
+        return
+    free, wanted = left.left.least - over - (graphs(case) or 0), demanded(case)
+    if free < wanted:
+        words = f"{gib(max(0, free))} of GPU memory is left beside weights, pools and graphs: "
+        found.add(TIGHT, f"{words}{gib(wanted)} for activations are advised")
 
 
 def _worse(one: str, other: str) -> str:

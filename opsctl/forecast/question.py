@@ -14,6 +14,7 @@ from typing import Any
 
 from opsctl.errors import Refused, SpecError
 from opsctl.forecast.case import case
+from opsctl.forecast.owned import after_the_draft, held
 from opsctl.forecast.values import Case
 from opsctl.onhost.expect import GiB
 from opsctl.release.kinds import gpu_key
@@ -58,10 +59,12 @@ class Given:
 
 @dataclass(frozen=True)
 class Asked:
-    """A description that was checked: its manifest, and the figures that may calibrate it."""
+    """A description that was checked: its manifest, the figures that may calibrate it, and what
+    must be told of them."""
 
     manifest: Mapping[str, Any]
     calibration: Mapping[str, int]
+    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -69,7 +72,7 @@ class Question:
     """`entry`: the service as it is written. `facts`: the host's answer, or what stands for it.
     `calibration`: figures that go over memory.calibration of the description; `sets`: KEY=VALUE
     over the description, and what the typed figures are about. `journal`: of an earlier start.
-    `notes`: what was assumed."""
+    `notes`: what was assumed. `base`: the entry before one host's own changes, if it has some."""
 
     name: str
     entry: Mapping[str, Any]
@@ -78,27 +81,63 @@ class Question:
     sets: tuple[str, ...] = ()
     journal: str = ""
     notes: tuple[str, ...] = ()
+    base: Mapping[str, Any] | None = None
 
     def asked(self, more: Sequence[str] = ()) -> Asked:
         """Of the description with `sets` and `more` over it. Raises SpecError with all that is
-        wrong. A number of tokens counts only for the GPU settings that it was measured with."""
+        wrong. A number of tokens counts only for the GPU settings that it was measured with, free
+        memory for what is loaded as it was then (forecast/owned.py)."""
         service = described(self.name, self.entry, (*self.sets, *more))
         manifest = outline(self.name, service)
         known, typed, same = _figures(service), dict(self.calibration), True
-        if "kv_tokens" in known and (self.sets or more) and not self._as_written(known, manifest):
+        changed = bool(self.sets or more or self.base is not None)
+        if "kv_tokens" in known and changed and not self._as_written(known, manifest):
             known.pop("kv_tokens")
         if more:
             base = outline(self.name, described(self.name, self.entry, self.sets))
             same = _alike(base, manifest)
         if not same:
             typed.pop("kv_tokens", None)
-        return Asked(manifest, {**known, **typed})
+        if not changed:
+            figures = {**known, **typed}
+            return Asked(manifest, figures, after_the_draft(figures, manifest))
+        known, notes = self._held(known, self._first, manifest, inside=True)
+        typed, more_notes = self._held(typed, self.entry, manifest)
+        figures = {**known, **typed}
+        told = dict.fromkeys((*notes, *more_notes, *after_the_draft(figures, manifest)))
+        return Asked(manifest, figures, tuple(told))
+
+    def _held(
+        self,
+        figures: Mapping[str, int],
+        entry: Mapping[str, Any],
+        manifest: Mapping[str, Any],
+        *,
+        inside: bool = False,
+    ) -> tuple[dict[str, int], tuple[str, ...]]:
+        """What of the owner's figures, which are of `entry`, holds in spite of what was set. Where
+        that alone is no description (templates), what was set at first stands for it. `inside`:
+        they are written in the description, and may have been set together with the rest."""
+        if not figures:
+            return {}, ()
+        try:
+            written = described(self.name, entry, ())
+        except SpecError:
+            written = described(self.name, self.entry, self.sets)
+        as_was, memory = _figures(written), ("gpu_free_before", "gpu_free_after")
+        if inside and any(figures.get(name) != as_was.get(name) for name in memory):
+            return dict(figures), ()  # they were set as well
+        return held(figures, outline(self.name, written), manifest)
+
+    @property
+    def _first(self) -> Mapping[str, Any]:
+        return self.entry if self.base is None else self.base
 
     def _as_written(self, known: Mapping[str, int], manifest: Mapping[str, Any]) -> bool:
         """Whether the description's number of tokens holds in spite of what was set: it is of the
         settings beside which it is written. Where those are templates, nobody knows."""
         try:
-            written = described(self.name, self.entry, ())
+            written = described(self.name, self._first, ())
         except SpecError:
             return False
         if known["kv_tokens"] != _figures(written).get("kv_tokens"):
@@ -108,7 +147,9 @@ class Question:
     def case(self, sets: Sequence[str] = ()) -> Case:
         """Raises NoForecast for a model that is not forecast."""
         asked = self.asked(sets)
-        return _sized(case(asked.manifest, self.facts, asked.calibration, self.journal))
+        whole = _sized(case(asked.manifest, self.facts, asked.calibration, self.journal))
+        seen = whole.measured
+        return replace(whole, measured=replace(seen, notes=(*seen.notes, *asked.notes)))
 
 
 def _sized(whole: Case) -> Case:

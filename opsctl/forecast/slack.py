@@ -80,6 +80,13 @@ def graphs(case: Case) -> int | None:
         return None
 
 
+def demanded(case: Case) -> int:
+    """Bytes of a GPU that must be left beside all that is known. Where the engine chooses the
+    fraction by itself, it allows for activations as it knows them, and only a start that leaves
+    next to nothing is doubted."""
+    return ACTIVATIONS if case.flags.get("mem-fraction-static") is not None else GiB
+
+
 def _drafts(device: Device) -> Sequence[int]:
     return [
         pool.bytes.value if pool.bytes.most is None else pool.bytes.most

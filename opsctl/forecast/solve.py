@@ -17,10 +17,11 @@ from opsctl.forecast.evaluate import Result, evaluate
 from opsctl.forecast.fit import FITS, NOT, TIGHT, UNKNOWN
 from opsctl.forecast.host.versions import BY_RANKS
 from opsctl.forecast.search import largest
-from opsctl.forecast.slack import Slack, graphs, slack
-from opsctl.forecast.values import Case, NoForecast, NoStart
-from opsctl.onhost.expect import count, gib
+from opsctl.forecast.slack import ACTIVATIONS, Slack, demanded, graphs, slack
+from opsctl.forecast.values import Case, Figure, NoForecast, NoStart
+from opsctl.onhost.expect import GiB, count, gib
 
+CENT = GiB // 100
 _WORST = (FITS, TIGHT, NOT)
 TIER = "enable-hierarchical-cache"
 RATIO, SIZE, FRACTION, CONTEXT = (
@@ -48,7 +49,7 @@ class Knob:
 KNOBS = {
     knob.flag: knob
     for knob in (
-        Knob(RATIO, 10_000, "", parts=10),
+        Knob(RATIO, 9_999, "", parts=10),  # a description takes less than 1000
         Knob(SIZE, 10_000, "GB a rank"),
         Knob(FRACTION, 999, "", parts=1000),
         Knob(CONTEXT, 1 << 14, "tokens", times=1024),  # pages divide 1024
@@ -91,21 +92,35 @@ def solve(case: Case, key: str, headroom: int, gpu_headroom: int) -> Solved:
     dial = knob(key)
     trial = _Trial(replace(case, min_available=headroom), dial, gpu_headroom)
     trial.demand()
-    best = largest(lambda n: trial.judge(n)[0] == FITS, 1, trial.most)
-    loose = largest(lambda n: trial.judge(n)[0] != NOT, best or 1, trial.most)
-    over = (best or 0) + 1
+    # Weights that fill a card leave a fraction a range of a few thousandths.
+    each = dial.flag == FRACTION
+    best = largest(lambda n: trial.judge(n)[0] == FITS, 1, trial.most, each=each)
+    loose = largest(lambda n: trial.judge(n)[0] != NOT, best or 1, trial.most, each=each)
     result = None if best is None else trial.result(best)
     return Solved(
         dial.flag,
         None if best is None else dial.value(best),
         dial.unit,
         result,
-        trial.judge(over)[1] if over <= trial.most else trial.edge,
+        trial.limits(best, loose),
         None if loose in (None, best) else dial.value(loose or 0),
         headroom,
         gpu_headroom,
         trial.notes(result),
     )
+
+
+def _room(tokens: Figure | None) -> str:
+    if tokens is None:
+        return "an unknown number of fits in a GPU"
+    if tokens.least == tokens.value:
+        return f"{count(tokens.value)} fit in a GPU"
+    return f"{count(tokens.least or 0)} are sure to fit in a GPU"
+
+
+def _down(size: int) -> str:
+    """Rounded down, so that what is short of a demand never looks like it."""
+    return gib(max(0, size) // CENT * CENT)
 
 
 class _Trial:
@@ -140,28 +155,52 @@ class _Trial:
         except NoForecast as reason:
             return NOT, (str(reason),)
         if self.dial.flag in (RATIO, SIZE):
-            return result.fit.verdict, result.fit.reasons
+            return (NOT if result.fit.gpu == NOT else result.fit.ram), result.fit.reasons
+        if result.fit.gpu == NOT:
+            return NOT, result.fit.reasons
         verdict, reasons = self._gpu(case, result)
-        host = FITS if result.fit.verdict == UNKNOWN else result.fit.verdict
+        if self.dial.flag == CONTEXT:  # no context changes what the pools in RAM take
+            return verdict, reasons
+        host = FITS if result.fit.ram == UNKNOWN else result.fit.ram
         if host == FITS:  # RAM that nobody told of limits nothing
             return verdict, reasons
         return max(verdict, host, key=_WORST.index), (*reasons, *result.fit.reasons)
+
+    def limits(self, best: int | None, loose: int | None) -> tuple[str, ...]:
+        """What stands against the next larger value; where none fits, against the one that comes
+        nearest: the largest that may start, else the first that is no mere impossibility."""
+        if best is not None:
+            return self.judge(best + 1)[1] if best < self.most else self.edge
+        if loose is not None and self.dial.flag != FRACTION:  # less leaves more there
+            return self.judge(loose)[1]
+        steps = range(1, self.most + 1, max(1, self.most // 1000))
+        nearest = next((n for n in steps if not self.impossible(n)), self.most)
+        return self.judge(nearest)[1]
+
+    def impossible(self, n: int) -> bool:
+        """Whether the engine would end at once, or nothing can be said."""
+        try:
+            return any(one.refused for pools in self.result(n).pools for one in pools or ())
+        except NoForecast:
+            return True
 
     def _gpu(self, case: Case, result: Result) -> tuple[str, tuple[str, ...]]:
         for device in result.devices:
             if self.dial.flag == CONTEXT:
                 tokens, wanted = device.tokens, int(case.flags[CONTEXT])
                 if tokens is None or (tokens.least or 0) < wanted:
-                    there = count(tokens.value) if tokens else "an unknown number of"
-                    return NOT, (f"{count(wanted)} tokens of one request: {there} fit in a GPU",)
+                    return NOT, (f"{count(wanted)} tokens of one request: {_room(tokens)}",)
             left = slack(case, device)
             if left is None:
                 continue
             free = (left.left.least or 0) - (self.graphs or 0)
-            if free < self.gpu_headroom:
+            wanted = self.gpu_headroom
+            if wanted == ACTIVATIONS:  # nobody asked for another: as every forecast is judged
+                wanted = demanded(case)
+            if free < wanted:
                 words = (
-                    f"{gib(max(0, free))} of a GPU would be left beside weights, pools and graphs, "
-                    f"{gib(self.gpu_headroom)} demanded"
+                    f"{_down(free)} of a GPU would be left beside weights, pools and graphs, "
+                    f"{gib(wanted)} demanded"
                 )
                 return (TIGHT if free > 0 else NOT), (words,)
         return FITS, ()
@@ -189,6 +228,11 @@ class _Trial:
 
     def notes(self, best: Result | None) -> tuple[str, ...]:
         """What a reader of the value must know."""
+        if self.dial.flag == CONTEXT and best is not None and best.fit.ram == NOT:
+            reasons = "; ".join(best.fit.reasons)
+            return (
+                f"judged by the GPU alone: no context length changes what RAM takes: {reasons}",
+            )
         if self.dial.flag in (RATIO, SIZE):
             if parsed(self.case.version) < BY_RANKS:
                 return ()

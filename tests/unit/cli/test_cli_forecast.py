@@ -213,7 +213,7 @@ def test_what_does_not_fit_ends_with_8(offline):
 def test_weights_that_leave_no_room_end_with_8(offline):
     done = offline.run(*offline.model, *GPUS, *RAM, "--gpu-free-before", 94, "--gpu-free-after", 8)
     assert done.exit_code == 8
-    assert "no GPU memory for the KV cache" in done.stderr
+    assert "no GPU memory for the KV cache" in done.stdout
 
 
 def test_what_cannot_start_is_still_told_what_could(offline):
@@ -231,7 +231,7 @@ def test_what_cannot_start_is_still_told_what_could(offline):
 def test_more_ranks_than_gpus_end_with_8(offline):
     done = offline.run(*offline.model, "--gpus", 4, *FREE)
     assert done.exit_code == 8
-    assert "8 ranks on this host, and it has 4 GPUs" in done.stderr
+    assert "8 ranks on this host, and it has 4 GPUs" in done.stdout
 
 
 def test_a_kind_of_model_that_is_not_known_ends_with_1(offline):
@@ -290,6 +290,57 @@ def test_other_forms_hold_the_same(offline, form):
     assert said["gpu"]["bytes_per_token"] == 70272
 
 
+# -- whose the owner's figures are ----------------------------------------------------------------
+
+
+def calibrated(offline, **more):
+    sizes = {"gpu_free_before": "94.05GiB", "gpu_free_after": "21.71GiB", **more}
+    entry = {**SERVICE, "memory": {**SERVICE["memory"], "calibration": sizes}}
+    offline.path.write_text(yaml.safe_dump(entry))
+
+
+@pytest.mark.parametrize("written", [True, False])
+@pytest.mark.parametrize("change", ["tp-size=4", "dtype=float32", "quantization=awq", "ep-size=8"])
+def test_free_memory_is_of_what_was_loaded_then(offline, written, change):
+    if written:
+        calibrated(offline, kv_tokens=159277)
+    figures = () if written else (*FREE, "--gpu-tokens", 159277)
+    cards = ("--gpus", 16, "--gpu-name", CARD)
+    said = offline.json(*cards, *figures, *RAM, "--set", change)
+    assert (said["gpu"]["tokens"], said["verdict"]) == (None, "unknown")
+    assert any(change.partition("=")[0] in n and "not used" in n for n in said["notes"])
+
+
+def test_a_variant_does_not_take_the_figures_of_other_ranks(offline):
+    said = offline.json(*GPUS, *FREE, *RAM, "--compare", "tp-size=4")
+    assert said["compare"][-1]["set"] == ["tp-size=4"]
+    assert said["compare"][-1]["tokens"] is None
+    assert any("tp-size 8" in note for note in said["compare"][-1]["notes"])
+
+
+def test_figures_that_are_set_with_the_change_are_of_it(offline):
+    calibrated(offline)
+    sets = ("tp-size=4", "memory.calibration.gpu_free_after=20GiB")
+    said = offline.json(*GPUS, *[p for one in sets for p in ("--set", one)])
+    assert said["gpu"]["tokens_basis"] == "computed"
+
+
+def test_what_leaves_the_weights_alone_leaves_the_figures(offline):
+    calibrated(offline)
+    for change in ("mem-fraction-static=0.9", "kv-cache-dtype=fp8_e4m3", "hicache-ratio=2"):
+        assert offline.json(*GPUS, "--set", change)["gpu"]["tokens"] is not None
+
+
+def test_a_draft_that_is_loaded_first_takes_of_what_is_free_after_the_weights(offline):
+    """0.5.14: 21.71 GiB of 0.5.9 are without the draft's weights."""
+    said = offline.json(*GPUS, *FREE, *RAM, "--set", "engine.version=0.5.17")
+    assert said["gpu"]["rest_gib_basis"] != "computed"
+    assert any("another figure in 0.5.17 than in 0.5.9" in note for note in said["notes"])
+    offline.path.write_text(yaml.safe_dump({**SERVICE, "engine": {"version": "0.5.17"}}))
+    said = offline.json(*GPUS, *FREE, *RAM)
+    assert any("the second" in note for note in said["notes"])
+
+
 # -- wishes ---------------------------------------------------------------------------------------
 
 
@@ -322,9 +373,8 @@ def test_the_largest_value_fits_and_the_next_does_not(offline):
 
 def test_the_race_proof_bound_of_the_newest_versions(offline):
     """0.5.19+: above (free − 10 GiB) / (2 × 8 − 1) a rank it depends on the order of ranks."""
-    said = offline.json(
-        *GPUS, *FREE, *RAM, "--set", "engine.version=0.5.23", "--fit", "hicache-size"
-    )
+    offline.path.write_text(yaml.safe_dump({**SERVICE, "engine": {"version": "0.5.23"}}))
+    said = offline.json(*GPUS, *FREE, *RAM, "--fit", "hicache-size")
     found = said["fit"]
     assert found["value"] < 30 < found["possible"]
     assert any("order of ranks" in limit for limit in found["limits"])

@@ -28,6 +28,13 @@ def test_the_edge(holds: Callable[[int], bool], least: int, most: int, edge: int
     assert largest(holds, least, most) == edge
 
 
+def test_a_thin_range_is_found() -> None:
+    """Weights that fill a card leave a fraction a few thousandths; a host pool must be larger than
+    the device's and smaller than RAM."""
+    assert largest(lambda n: n == 901, 1, 999, each=True) == 901
+    assert largest(lambda n: 6200 <= n <= 6290, 1, 10_000) == 6290
+
+
 def test_it_asks_seldom() -> None:
     asked: list[int] = []
 

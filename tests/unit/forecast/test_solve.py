@@ -1,0 +1,142 @@
+"""`--fit`: thin ranges are found, and what stands in the way is named for what it is."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from opsctl.errors import SpecError
+from opsctl.forecast.compare import compare
+from opsctl.forecast.evaluate import evaluate
+from opsctl.forecast.fit import FITS
+from opsctl.forecast.outlook import outlook
+from opsctl.forecast.question import Given, Question, described, offline
+from opsctl.forecast.slack import ACTIVATIONS
+from opsctl.forecast.solve import KNOBS, Solved, solve
+from opsctl.forecast.values import Case, NoStart
+from opsctl.onhost.expect import GiB
+
+CONFIGS = Path(__file__).parent / "configs"
+QWEN = {
+    "model": {"path": "/srv/models/X"},
+    "engine": {"version": "0.5.9"},
+    "flags": {"tp-size": 1},
+}
+KIMI = {
+    "model": {"path": "/srv/models/K"},
+    "engine": {"version": "0.5.23"},
+    "flags": {
+        "tp-size": 8,
+        "mem-fraction-static": 0.88,
+        "enable-hierarchical-cache": True,
+        "hicache-ratio": 4.0,
+    },
+}
+H100 = {"gpu_name": "NVIDIA H100 80GB HBM3", "gpu_total": 79.65, "gpu_free_before": 78.5}
+PRO = {
+    "gpu_name": "NVIDIA RTX PRO 6000 Blackwell Server Edition",
+    "gpu_total": 95.59,
+    "gpu_free_before": 94.05,
+    "gpu_free_after": 21.71,
+}
+
+
+def question(entry: dict, config: str, sets: tuple[str, ...] = (), **given: object) -> Question:
+    said = Given(**{"ram_total": 256.0, "ram_available": 250.0, **given})
+    text = json.dumps(json.loads((CONFIGS / f"{config}.json").read_text())["config"])
+    model = {"path": "/srv/models/X", "exists": True, "texts": {"config.json": text}, "files": []}
+    return Question("one", entry, offline(said, model, None), said.calibration(), sets)
+
+
+def qwen(after: float, *sets: str, gpus: int = 1) -> Question:
+    return question(QWEN, "Qwen3-32B", sets, gpus=gpus, gpu_free_after=after, **H100)
+
+
+def solved(asked: Question, key: str, sets: tuple[str, ...] = ()) -> Solved:
+    case = asked.case(sets)
+    return solve(case, key, case.min_available, ACTIVATIONS)
+
+
+def test_the_few_fractions_that_weights_leave_are_found():
+    """10 of 78.5 GiB are left: below 0.873 the weights do not fit, above 0.925 activations."""
+    found = solved(qwen(10), "mem-fraction-static")
+    assert found.value == 0.925
+    assert found.possible is not None and found.possible > 0.95
+
+
+@pytest.mark.parametrize("after", [6.5, 7.5, 8.6, 9.3, 11.1, 14.2])
+def test_no_fraction_above_the_answer_fits(after):
+    case = qwen(after).case()
+    found = solve(case, "mem-fraction-static", case.min_available, ACTIVATIONS)
+    for n in range(850, 990):
+        if found.value is None or n / 1000 > found.value:
+            got = solved_verdict(case, n / 1000)
+            assert not got, f"{n / 1000} fits, and {found.value} was said"
+
+
+def solved_verdict(case: Case, fraction: float) -> bool:
+    """By the verdict of the forecast itself."""
+    flags = {**case.flags, "mem-fraction-static": fraction}
+    try:
+        result = evaluate(replace(case, flags=flags))
+    except NoStart:
+        return False
+    return result.fit.verdict == FITS
+
+
+def test_the_comparison_finds_it_too():
+    asked = qwen(10)
+
+    def fit(sets, key):
+        return solved(asked, key, tuple(sets))
+
+    found = compare(QWEN["flags"], lambda sets: outlook(asked, sets), fit)
+    chosen = next(one for one in found if one.name == "higher fraction")
+    assert chosen.sets == ("mem-fraction-static=0.925",)
+
+
+def test_where_none_fits_the_nearest_tells_why():
+    """4 GiB: the least fraction that starts leaves less for activations than is demanded."""
+    found = solved(qwen(4), "mem-fraction-static")
+    assert found.value is None
+    assert any("5.00 GiB demanded" in why for why in found.limits)
+    assert not any("weights leave no" in why for why in found.limits)
+
+
+def test_what_is_short_of_a_demand_never_looks_like_it():
+    asked = qwen(17.2)
+    found = solved(asked, "mem-fraction-static")
+    for headroom in range(5 * GiB - GiB // 50, 5 * GiB + GiB // 50, GiB // 200):
+        case = asked.case()
+        found = solve(case, "mem-fraction-static", case.min_available, headroom)
+        words = next(why for why in found.limits if "demanded" in why)
+        left, demanded = words.split(" GiB of")[0], words.split("graphs, ")[1].split(" GiB")[0]
+        assert float(left) < float(demanded), words
+
+
+def test_a_context_is_judged_by_the_gpu_alone():
+    """The host pool of ratio 4 does not fit in 256 GiB, and no context changes that."""
+    found = solved(question(KIMI, "Kimi-K2.5", gpus=8, **PRO), "context-length")
+    assert found.value is not None
+    assert any("judged by the GPU alone" in note for note in found.notes)
+
+
+def test_the_tokens_that_were_judged_by_are_told():
+    entry = {**KIMI, "flags": {"tp-size": 8, "mem-fraction-static": 0.88}}
+    found = solved(question(entry, "Kimi-K2.5", gpus=8, **PRO), "context-length")
+    wanted, there = (
+        int(part.replace(",", "")) for part in found.limits[0].split() if part[0].isdigit()
+    )
+    assert there < wanted
+
+
+@pytest.mark.parametrize("key", sorted(KNOBS))
+def test_a_description_takes_every_value_that_may_be_answered(key):
+    dial = KNOBS[key]
+    flags = {"enable-hierarchical-cache": True} if key.startswith("hicache") else {}
+    entry = {**QWEN, "flags": {**QWEN["flags"], **flags, key: dial.value(dial.most)}}
+    try:
+        described("one", entry, ())
+    except SpecError as error:
+        pytest.fail(str(error))
