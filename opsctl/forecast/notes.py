@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 from opsctl.engine import rules
+from opsctl.forecast.device.draft import COUNTED, drafted
 from opsctl.forecast.device.page import assumed
+from opsctl.forecast.device.settings import parsed, settings
 from opsctl.forecast.evaluate import Result
+from opsctl.forecast.fit import NOT, TIGHT
 from opsctl.forecast.refused import together
 from opsctl.forecast.values import Case
+from opsctl.onhost.expect import GiB, count, gib
 
+LARGE_TABLE = 4 * GiB  # a judgement: from here on it is worth a word
 SPECULATIVE = "speculative-algorithm"
 
 
@@ -16,10 +21,9 @@ def notes(case: Case, result: Result) -> tuple[str, ...]:
     found = [*case.measured.notes, *result.refused]
     device = result.device
     if device.tokens is None:
-        found.append(
-            "the number of tokens is not known before the first start: it follows from an earlier "
-            "start, or from the GPU memory that is free before the weights and after them"
-        )
+        found.append(_unknown(case))
+    if table := _table(case, result):
+        found.append(table)
     if assumed(case):
         found.append(
             f"the cards are not known: pages of {device.page} were assumed; some cards and "
@@ -28,6 +32,46 @@ def notes(case: Case, result: Result) -> tuple[str, ...]:
     if _undrafted(case):
         found.append("the draft model's config.json is not known: its own KV pool is not counted")
     return (*found, *_together(case))
+
+
+def _unknown(case: Case) -> str:
+    """Why the tokens are not known, and which figure is missing."""
+    seen, begin = case.measured, "the number of tokens is not known before the first start: "
+    charged = drafted(settings(case)) and parsed(case.version) >= COUNTED
+    after = "after the draft's weights too" if charged else "after the weights"
+    if seen.free_before is not None and seen.free_after is None and case.weights is None:
+        return (
+            f"{begin}the GPU memory that is free before the weights is known, and what is free "
+            f"{after} is missing (--gpu-free-after)"
+        )
+    if seen.free_after is not None and seen.free_before is None and case.hardware.total is None:
+        return (
+            f"{begin}the GPU memory that is free {after} is known, and what is free before the "
+            "weights is missing (--gpu-free-before, or --gpu-total to estimate it)"
+        )
+    if case.weights is not None:
+        return f"{begin}the memory of the cards is missing (--gpu-total, or --gpu-free-before)"
+    return (
+        f"{begin}it follows from an earlier start (--journal), or from the GPU memory that is free "
+        f"before the weights (--gpu-free-before, or --gpu-total to estimate it) and {after} "
+        "(--gpu-free-after); where the model's files can be read, from their tensors"
+    )
+
+
+def _table(case: Case, result: Result) -> str:
+    """The table of requests where it is what fills the GPU."""
+    device, flags = result.device, case.flags
+    context = flags.get("context-length") or case.shape.context
+    if not device.max_running or not context or result.fit.gpu not in (NOT, TIGHT):
+        return ""
+    size = device.max_running * (int(context) + 4) * 4
+    if size < LARGE_TABLE:
+        return ""
+    return (
+        f"the table of requests takes {count(device.max_running)} requests × "
+        f"{count(int(context))} tokens × 4 B = {gib(size)} of every GPU, beside weights and pools: "
+        "set context-length to what requests need, or max-running-requests"
+    )
 
 
 def _together(case: Case) -> list[str]:

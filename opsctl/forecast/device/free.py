@@ -55,7 +55,7 @@ _CONTEXT = {
     "nvidia": ((0.6, 1.1, 1.8), (0.8, 2.0, 3.8)),
     "amd": ((0.8, 2.0, 4.5), (1.5, 4.2, 6.5)),
 }
-_SHARED_WITH_HOST = ("GB10", "Thor", "MI300A")
+_SHARED_WITH_HOST = ("gb10", "thor", "mi300a")
 
 
 def _before(case: Case, set_: Settings) -> Figure | str:
@@ -64,7 +64,7 @@ def _before(case: Case, set_: Settings) -> Figure | str:
         return _read(seen.free_before, seen.exact, seen.source, HALF_CENT)
     hardware = case.hardware
     shares = _CONTEXT.get(hardware.vendor)
-    shared = any(name in card for card in hardware.cards for name in _SHARED_WITH_HOST)
+    shared = any(name in card.lower() for card in hardware.cards for name in _SHARED_WITH_HOST)
     if hardware.total is None or shares is None or shared:
         return "the memory that is free before the weights is not known: no earlier start"
     least, value, most = shares[0 if set_.tp * set_.pp == 1 else 1]

@@ -7,7 +7,7 @@ layers/attention/dsa/utils.py `aiter_can_use_preshuffle_paged_mqa`.
 from __future__ import annotations
 
 from opsctl.forecast.device.backend import GDN, attention
-from opsctl.forecast.device.hardware import capability
+from opsctl.forecast.device.hardware import capability, unknown_card
 from opsctl.forecast.device.recurrent import no_radix
 from opsctl.forecast.device.settings import Settings, on, settings
 from opsctl.forecast.values import Case, Heads, NoForecast
@@ -51,8 +51,11 @@ def page_of(case: Case, set_: Settings, backends: tuple[str, str] | None) -> int
             return wanted  # every backend that an unset choice may resolve to takes these
         if assumed(case):
             return wanted
+        card = unknown_card(case.hardware)
         raise NoForecast(
-            "which attention backend this card gets is not known here: set page-size and "
+            f"{card}: set page-size and attention-backend, or another name"
+            if card
+            else "which attention backend this card gets is not known here: set page-size and "
             "attention-backend"
         )
     if _forced_by_model(case, set_):

@@ -160,7 +160,10 @@ def _inside(model: Geometry, target: Geometry, version: str | None) -> Geometry:
     """The MTP layers of a checkpoint, as a draft."""
     name = MTP.get(model.architecture)
     if name is None:
-        raise NoForecast(f"{model.architecture} has no MTP draft that the engine knows")
+        raise NoForecast(
+            f"{model.architecture} has no MTP draft that the engine knows: set "
+            "speculative-draft-model-path, and give its config.json (--draft-config)"
+        )
     if version and name not in _LATER_NAME and parsed(version) < parsed(FIRST[name]):
         raise NoForecast(f"{version} has no class for the draft {name}")
     if name == "Glm4MoeLiteForCausalLMNextN" and parsed(version or NEWEST) < (0, 5, 13):

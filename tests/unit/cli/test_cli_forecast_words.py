@@ -122,3 +122,44 @@ def test_rows_of_a_comparison_are_numbers_and_their_settings_stand_below(asked):
     below = " ".join(" ".join(lines[head + 7 :]).split())
     assert "1 as described 2 higher fraction: --set mem-fraction-static=0." in below
     assert "6 " + " ".join(f"--set {part}" for part in FOUR.split()) in below
+
+
+# -- what is missing ------------------------------------------------------------------------------
+
+
+def said(done) -> str:
+    return " ".join(done.stdout.split())
+
+
+@pytest.mark.parametrize(
+    ("args", "words"),
+    [
+        (("--gpu-free-before", 78.5), "free after the weights is missing (--gpu-free-after)"),
+        (("--gpu-free-after", 17.2), "free before the weights is missing (--gpu-free-before, or"),
+        ((), "(--gpu-free-before, or --gpu-total to estimate it)"),
+    ],
+)
+def test_the_figure_that_is_missing_is_named(asked, args, words):
+    done = asked.run("--gpus", 1, "--gpu-name", "NVIDIA H100", *RAM, *args)
+    assert done.exit_code == 0 and words in said(done)
+
+
+@pytest.mark.parametrize("name", ["banana", "Quadro RTX 5000"])
+def test_a_card_that_nobody_knows_is_named_with_those_that_are(asked, name):
+    done = asked.run("--gpus", 1, "--gpu-name", name, *RAM)
+    assert done.exit_code == 1
+    assert f"the card '{name}' is not known here (--gpu-name takes H100" in said(done)
+
+
+def test_a_draft_that_is_not_there_says_what_to_set(asked):
+    done = asked.run(*CARD, *FREE, "--set", "speculative-algorithm=EAGLE3")
+    assert "set speculative-draft-model-path, and give its config.json" in said(done)
+
+
+def test_a_table_that_fills_the_gpu_is_named(asked):
+    more = ("--set", "context-length=4000000", "--set", "max-running-requests=2048")
+    asked.write({"tp-size": 1}, env={"SGLANG_ALLOW_OVERWRITE_LONGER_CONTEXT_LEN": "1"})
+    done = asked.run(*CARD, *FREE, *RAM, "--gpu-tokens", 17000, *more)
+    assert done.exit_code == 8 or "table of requests" in said(done)
+    assert "2,048 requests × 4,000,000 tokens × 4 B = 30.52 GiB" in said(done)
+    assert "table of requests" not in said(asked.run(*CARD, *FREE, *RAM))
