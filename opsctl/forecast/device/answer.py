@@ -14,7 +14,7 @@ from opsctl.forecast.device.plan import Plan, Stage, plan
 from opsctl.forecast.device.pools import Rows, pools
 from opsctl.forecast.device.rest import Rest, rest
 from opsctl.forecast.device.settings import Settings, settings
-from opsctl.forecast.device.solve import GiB, Sizes, from_memory, from_tokens
+from opsctl.forecast.device.solve import GiB, Sizes, between, from_memory, from_tokens
 from opsctl.forecast.device.stages import hosted
 from opsctl.forecast.values import (
     ESTIMATED,
@@ -80,7 +80,10 @@ def _rows(case: Case, set_: Settings, found: Plan, page: int, left: Rest | str) 
         least = None  # at this edge the start would fail
     if value.tokens <= 0 and from_memory(left.most, found, set_, page).tokens <= 0:
         raise _no_room(case, set_, left, page)
-    return Rows(value, least, from_memory(left.most, found, set_, page), left.basis, left.source)
+    most = from_memory(left.most, found, set_, page)
+    if least is not None:
+        least, most = between(least, most, found, set_, page)
+    return Rows(value, least, most, left.basis, left.source)
 
 
 def _no_room(case: Case, set_: Settings, left: Rest, page: int) -> NoStart:

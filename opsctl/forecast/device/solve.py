@@ -6,7 +6,7 @@ or won by the last bit.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from opsctl.forecast.device import recurrent, window
 from opsctl.forecast.device.plan import Plan, Stage
@@ -37,6 +37,31 @@ def from_memory(rest: float, plan: Plan, set_: Settings, page: int) -> Sizes:
     if set_.key < (0, 5, 7) and set_.algorithm and set_.algorithm != "NGRAM":
         capacity += _extra(plan, set_, found[0][1])
     return _finish(profiled, capacity, tuple(slots for _, slots in found), plan, set_, page)
+
+
+def between(
+    least: Sizes, most: Sizes, plan: Plan, set_: Settings, page: int
+) -> tuple[Sizes, Sizes]:
+    """The edges of all that memory between those of `least` and `most` leads to. A slot of state
+    more takes its memory away from KV, so that tokens fall where slots step: they lie within one
+    step of what the edges have."""
+    if least.slots == most.slots:
+        return least, most
+    step = max(
+        (s.state.charged * (1 + s.state.drafts) / s.charged for s in plan.stages if s.state),
+        default=0.0,
+    )
+    pages = (int(step) // page + 2) * page
+    limit = set_.flags.get("max-total-tokens")
+    bottom, top = least.tokens - pages, most.tokens + pages
+    if limit is not None:
+        top = min(top, max(most.tokens, int(limit) // page * page))
+        if least.profiled - pages >= int(limit):
+            bottom = least.tokens  # capped all the same
+    return (
+        replace(least, profiled=max(0, least.profiled - pages), tokens=max(0, bottom)),
+        replace(most, profiled=most.profiled + pages, tokens=top),
+    )
 
 
 def from_tokens(tokens: int, plan: Plan, set_: Settings, page: int, edge: int = 0) -> Sizes:
