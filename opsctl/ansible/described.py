@@ -40,18 +40,24 @@ def needs(services: Mapping[str, Service], folder: Path) -> dict[str, Any]:
 def _environments(services: Mapping[str, Service], folder: Path) -> list[dict[str, Any]]:
     """One a root; of services that share it, one that says how it is installed."""
     ordered = sorted(services.values(), key=lambda s: s.engine.install is not None)
-    return list({root_of(s): _environment(s, folder) for s in ordered}.values())
+    found = {root_of(s): _environment(s, folder) for s in ordered}
+    for service in ordered:
+        if (service.flags.get("device") or "cuda") == "cuda":
+            found[root_of(service)]["cuda"] = True
+    return list(found.values())
 
 
 def _environment(service: Service, folder: Path) -> dict[str, Any]:
     install = service.engine.install
     found: dict[str, Any] = {"version": service.engine.version, "root": root_of(service)}
+    found["cuda"] = False
     if install is None:
         return found | {"install": None}
     mirror = install.mirror and str(folder / Path(install.mirror).expanduser())
     requirements = str(folder / Path(install.requirements).expanduser())
+    told = {"requirements": requirements, "mirror": mirror, "resolve": install.resolve}
     # An index may carry a password: the task reads it from the description itself.
-    return found | {"install": {"requirements": requirements, "mirror": mirror}}
+    return found | {"install": told}
 
 
 def _model_folders(services: Mapping[str, Service]) -> list[dict[str, Any]]:

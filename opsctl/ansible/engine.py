@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from pathlib import Path, PurePosixPath
 from typing import Any
 
 from opsctl.ansible.action import Action, outcome
 from opsctl.ansible.described import described
+from opsctl.engine.compatibility import data, needs
 from opsctl.errors import OpsctlError, Problem, SpecError
+from opsctl.release.facts import root_of
 
 
 class ActionModule(Action):
-    """Arguments: environments [{"version", "root", "install" or none}], python."""
+    """Arguments: environments [{"version", "root", "cuda", "install" or none}], python."""
 
     def act(self) -> dict[str, Any]:
         results = [self._converge(one) for one in self.args["environments"]]
@@ -28,19 +31,26 @@ class ActionModule(Action):
         found = self.program("engine", args | {"do": "look"})
         if found["problems"] or found["state"] == "ready" or self.check:
             return outcome(found)
-        wheels = local_wheels(environment["install"])
+        wheels = wanted(local_wheels(environment["install"]), args["install"]["requirements"])
         self._send([p for p in wheels if p.name in found["missing"]], environment["root"])
-        args["install"] = self._with_index(args["install"])
+        args["install"] = self._with_index(args["install"], args["root"], args["version"])
         return outcome(self.program("engine", args | {"do": "build"}))
 
-    def _with_index(self, install: dict[str, Any] | None) -> dict[str, Any] | None:
+    def _with_index(
+        self, install: dict[str, Any] | None, root: str, version: str
+    ) -> dict[str, Any] | None:
         """An index may carry a password, so `opsctl_describe` does not hand it on as a result."""
         name = str(self.task_vars["inventory_hostname"])
         if install is None or install["index"] or install["wheels"]:
             return install
-        entry = described([name], self.task_vars, self._loader)[name]
-        given = [s.engine.install.index for s in entry.services.values() if s.engine.install]
-        return install | {"index": next((index for index in given if index), None)}
+        services = described([name], self.task_vars, self._loader)[name].services.values()
+        given = [s.engine.install for s in services if s.engine.install and root_of(s) == root]
+        return install | {
+            "index": filled(next((w.index for w in given if w.index), None), version),
+            "torch_index": filled(
+                next((w.torch_index for w in given if w.torch_index), None), version
+            ),
+        }
 
     def _send(self, wheels: list[Path], root: str) -> None:
         """One after the other through a folder of the login user's, so that its disk needs to
@@ -69,12 +79,65 @@ class ActionModule(Action):
 def look_args(environment: dict[str, Any], python: str) -> dict[str, Any]:
     """One environment as the host's program takes it, without `do` and `check`."""
     wheels = local_wheels(environment["install"])
+    install = asked(environment, python, bool(wheels))
+    text = install["requirements"] if install else ""
     return {
         "root": environment["root"],
         "version": environment["version"],
-        "install": asked(environment, python, bool(wheels)),
-        "wheels_wanted": {p.name: p.stat().st_size for p in wheels},
+        "install": install,
+        "wheels_wanted": {p.name: p.stat().st_size for p in wanted(wheels, text)},
+        "least_driver": least_driver(environment["version"], text)
+        if environment.get("cuda", True)
+        else "",
     }
+
+
+def least_driver(version: str, requirements: str) -> str:
+    """What the pinned torch needs; without a pin of its build, what the release needs; "" unknown.
+
+    torch==2.9.1+cu130 asks for the driver of CUDA 13, whatever the release is built with (pure).
+    """
+    built = re.search(r"^torch==\S+\+(cu(\d{2})\d|cpu|rocm)", requirements, re.MULTILINE)
+    if built is None:
+        return str(needs(version).get("driver") or "")
+    return str(data()["cuda"].get(built[2], {}).get("driver") or "")
+
+
+def filled(index: str | None, version: str) -> str | None:
+    """{cuda} becomes the release's own CUDA, as indices of torch name it: 12.8 → cu128 (pure)."""
+    if not index or "{cuda}" not in index:
+        return index
+    cuda = needs(version).get("cuda")
+    if not cuda:
+        problem = Problem(
+            f"of SGLang {version} it is not known which CUDA its torch is built with",
+            key="engine.install.index",
+            hint="write it in place of {cuda}, for example cu128",
+        )
+        raise SpecError([problem])
+    return index.replace("{cuda}", "cu" + cuda.replace(".", ""))
+
+
+def wanted(wheels: list[Path], requirements: str) -> list[Path]:
+    """Of a mirror for several versions, the packages that these requirements name (pure)."""
+    pins = re.findall(
+        r"^([A-Za-z0-9][\w.-]*?)(?:\[[^\]]*\])?==([^\s;\\]+)", requirements, re.MULTILINE
+    )
+    named = {(_plain(name), version) for name, version in pins}
+    return [wheel for wheel in wheels if _package(wheel.name) in named]
+
+
+def _package(file: str) -> tuple[str, str]:
+    """Name and version out of a wheel's or a source archive's file name."""
+    if file.endswith(".whl"):
+        name, version = file.split("-")[:2]
+    else:
+        name, _, version = re.sub(r"\.(tar\.gz|zip)$", "", file).rpartition("-")
+    return _plain(name), version
+
+
+def _plain(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", name).lower()
 
 
 def asked(environment: dict[str, Any], python: str, sent: bool) -> dict[str, Any] | None:
@@ -95,6 +158,7 @@ def asked(environment: dict[str, Any], python: str, sent: bool) -> dict[str, Any
         "requirements": text,
         "wheels": mirror or install.get("mirror"),
         "index": install.get("index"),
+        "resolve": install.get("resolve", True),
     }
 
 

@@ -13,7 +13,7 @@ from opsctl.errors import OpsctlError, Problem, SpecError
 
 POLL = 2.0  # seconds between two looks at a fetch
 TOLD_EVERY = 10.0  # seconds between two lines about it
-_CURRENT = "systemctl show -P ActiveState {unit}; cat {progress} 2>/dev/null || true"
+_CURRENT = "systemctl --no-pager show -P ActiveState {unit}; cat {progress} 2>/dev/null || true"
 
 
 class ActionModule(Action):
@@ -55,7 +55,8 @@ class ActionModule(Action):
         told_at, told_notes = 0.0, 0
         script = _CURRENT.format(unit=unit["name"], progress=unit["progress"])
         while True:
-            said = self.host.run(["sh", "-c", script]).out
+            # With something to read Ansible gives the command no terminal, which would colour it.
+            said = self.host.run(["sh", "-c", script], stdin=b"\n").out
             state, _, rest = said.partition("\n")
             progress = json.loads(rest) if rest.strip() else {}
             notes = progress.get("notes", [])

@@ -65,7 +65,10 @@ def _problem(error: Any, service: str, written: Mapping[str, Any]) -> Problem:
 
 
 def shown(value: Any) -> str:
-    """A value for a message. Of a mapping or list nothing is shown: it may hold a secret."""
+    """A value for a message. Of a mapping or list nothing is shown: it may hold a secret. Nor of an
+    address that holds a password, or a query, which may be a signature."""
+    if isinstance(value, str) and "://" in value and ("@" in value or "?" in value):
+        return ""
     if isinstance(value, Mapping):
         return "a mapping"
     if isinstance(value, list | tuple) and any(not isinstance(v, int | float) for v in value):

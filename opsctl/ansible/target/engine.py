@@ -10,7 +10,9 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
+import re
 import shutil
+import zipfile
 from pathlib import Path
 from typing import Any, Dict, List, Optional
 
@@ -26,7 +28,8 @@ _VERSION = (
 
 def main(args: Dict[str, Any]) -> Dict[str, Any]:
     """`args`: root, version, install (null, or {"python", "digest", "requirements", "wheels",
-    "index"}), wheels_wanted {name: bytes}, do ("look" or "build"), check.
+    "index", "torch_index", "resolve"}), wheels_wanted {name: bytes}, least_driver ("" if nothing
+    is known, or no GPU is used), do ("look" or "build"), check.
 
     "look" answers `state`: "ready", "build" and, of the wheels that are wanted, those `missing`.
     """
@@ -37,6 +40,7 @@ def main(args: Dict[str, Any]) -> Dict[str, Any]:
             return host.result(state="ready")
         state = _state(args)
         if state == "build":
+            _demand_driver(args)
             want = _described(args["version"], args["install"]["digest"])
             host.changed(args["root"], _built(args["root"]), want)
         return host.result(state=state, missing=_missing(args) if state == "build" else [])
@@ -79,6 +83,31 @@ def _demand(root: str, version: str) -> None:
         raise Refused(f"{root} {what}, the description asks for {version}")
 
 
+def _demand_driver(args: Dict[str, Any]) -> None:
+    """No driver at all is for the role `cuda` to tell."""
+    least, found = args.get("least_driver") or "", driver()
+    if least and found and _numbers(found) < _numbers(least):
+        raise Refused(
+            f"SGLang {args['version']} as its requirements pin it needs NVIDIA driver {least} or "
+            f"newer, this host has {found}: nothing was installed"
+        )
+
+
+def driver() -> str:
+    """As the kernel has it loaded; else as nvidia-smi says; "" if neither knows."""
+    with contextlib.suppress(OSError):
+        return Path("/sys/module/nvidia/version").read_text(encoding="ascii").strip()
+    try:
+        said = run(["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"])
+    except Refused:
+        return ""
+    return said.split("\n", 1)[0].strip()
+
+
+def _numbers(version: str) -> List[int]:
+    return [int(part) for part in re.findall(r"\d+", version)]
+
+
 def is_version(found: Optional[str], version: str) -> bool:
     """Exactly this version; a build's own mark (0.5.9+cu130) counts only if it is asked for."""
     return found is not None and version in (found, found.partition("+")[0])
@@ -98,13 +127,17 @@ def installed(root: str) -> Optional[str]:
 
 
 def _in_use(root: str) -> List[int]:
-    """Processes whose program was named through this root."""
+    """Processes whose program was named through this folder, or that have loaded a file of it."""
     found = []
+    named, real = os.fsencode(root) + b"/", os.fsencode(os.path.realpath(root)) + b"/"
     for entry in os.listdir("/proc"):
         with contextlib.suppress(OSError):
-            if entry.isdigit():
-                words = Path("/proc", entry, "cmdline").read_bytes().split(b"\0")
-                if words[0].startswith(os.fsencode(root) + b"/"):
+            if entry.isdigit() and int(entry) != os.getpid():
+                program = Path("/proc", entry, "cmdline").read_bytes().split(b"\0")[0]
+                if (
+                    program.startswith((named, real))
+                    or real in Path("/proc", entry, "maps").read_bytes()
+                ):
                     found.append(int(entry))
     return found
 
@@ -131,6 +164,10 @@ def _build(host: Host, args: Dict[str, Any]) -> None:
     folder.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
     with flock(folder.parent / ".lock", patience=5.0):
         if read_json(folder / STAMP) is None:
+            if folder.exists() and _in_use(str(folder)):
+                raise Refused(
+                    f"{folder} is not whole, and process {_in_use(str(folder))[0]} uses it"
+                )
             shutil.rmtree(str(folder), ignore_errors=True)
             _install(folder, args["install"])
             found = installed(str(folder))
@@ -148,20 +185,80 @@ def _build(host: Host, args: Dict[str, Any]) -> None:
 
 
 def _install(folder: Path, install: Dict[str, Any]) -> None:
-    """pip takes every package by its hash only. An index may carry a password: not in argv."""
+    """Every package by its hash only. uv does it where there is one, for it is faster by far."""
+    text = install["requirements"]
+    if hashlib.sha256(text.encode()).hexdigest() != install["digest"]:
+        raise Refused("the requirements were damaged on the way")
+    tools = folder.parent / f".tools-{os.getpid()}"
+    tools.mkdir(exist_ok=True)
+    try:
+        requirements = tools / "requirements.txt"
+        requirements.write_text(text, encoding="utf-8")
+        uv = installer(text, install["wheels"], tools)
+        (_with_uv if uv else _with_pip)(uv, folder, requirements, install, tools)
+        shutil.copy(str(requirements), str(folder / "requirements.txt"))
+    finally:
+        shutil.rmtree(str(tools), ignore_errors=True)
+
+
+def _with_pip(
+    _: str, folder: Path, requirements: Path, install: Dict[str, Any], tools: Path
+) -> None:
     try:
         run([install["python"], "-m", "venv", str(folder)])
     except Refused as problem:
         raise Refused(f"{problem}\n(on Debian the package python3-venv is needed)") from None
-    requirements = folder / "requirements.txt"
-    requirements.write_text(install["requirements"], encoding="utf-8")
-    if hashlib.sha256(requirements.read_bytes()).hexdigest() != install["digest"]:
-        raise Refused("the requirements were damaged on the way")
     pip = [str(folder / "bin" / "python"), "-m", "pip", "install", "--no-input", "--quiet"]
-    pip += ["--disable-pip-version-check", "--require-hashes", "-r", str(requirements)]
-    if install["wheels"]:
-        pip += ["--no-index", "--find-links", install["wheels"]]
-    run(pip, {"PIP_INDEX_URL": install["index"]} if install["index"] else None)
+    run(
+        [*pip, "--disable-pip-version-check", *_asked(requirements, install)],
+        indexes(install, "PIP"),
+    )
+
+
+def _with_uv(
+    uv: str, folder: Path, requirements: Path, install: Dict[str, Any], tools: Path
+) -> None:
+    """Its cache is on the same disk, so that packages are linked, not copied; then it is gone.
+    The engine's user can write no .pyc files: they are compiled here, as pip does."""
+    common = {"UV_NO_CONFIG": "1", "UV_CACHE_DIR": str(tools / "cache"), "UV_NO_PROGRESS": "1"}
+    common["UV_PYTHON_DOWNLOADS"] = "never"
+    env = {**common, **indexes(install, "UV")}
+    run([uv, "venv", "--quiet", "--python", install["python"], str(folder)], env)
+    python = str(folder / "bin" / "python")
+    asked = ["--compile-bytecode", *_asked(requirements, install)]
+    run([uv, "pip", "install", "--quiet", "--python", python, *asked], env)
+
+
+def _asked(requirements: Path, install: Dict[str, Any]) -> List[str]:
+    words = ["--require-hashes", "-r", str(requirements)]
+    words += [] if install.get("resolve", True) else ["--no-deps"]
+    return words + (["--no-index", "--find-links", install["wheels"]] if install["wheels"] else [])
+
+
+def indexes(install: Dict[str, Any], tool: str) -> Dict[str, str]:
+    """An index may carry a password: it stands in the environment, not in argv. Hashes decide what
+    a package is, so uv may look for one in both indexes, as pip does."""
+    names = {
+        "PIP": ("PIP_INDEX_URL", "PIP_EXTRA_INDEX_URL"),
+        "UV": ("UV_DEFAULT_INDEX", "UV_INDEX"),
+    }
+    pairs = zip(names[tool], (install.get("index"), install.get("torch_index")))
+    found = {name: value for name, value in pairs if value}
+    return {**found, "UV_INDEX_STRATEGY": "unsafe-best-match"} if tool == "UV" else found
+
+
+def installer(text: str, wheels: Optional[str], tools: Path) -> str:
+    """uv: of the mirror, if the requirements name it; else the host's own; "" if there is none."""
+    hashes = re.findall(r"^uv==(?:[^\n]*\\\n)*[^\n]*", text, re.MULTILINE)
+    for wheel in sorted(Path(wheels).glob("uv-*.whl")) if hashes and wheels else []:
+        if hashlib.sha256(wheel.read_bytes()).hexdigest() in hashes[0]:
+            with zipfile.ZipFile(str(wheel)) as archive:
+                member = next((n for n in archive.namelist() if n.endswith("/scripts/uv")), None)
+                if member:
+                    (tools / "uv").write_bytes(archive.read(member))
+                    (tools / "uv").chmod(0o755)
+                    return str(tools / "uv")
+    return shutil.which("uv") or ""
 
 
 def _described(version: str, digest: str) -> str:

@@ -20,6 +20,7 @@ from opsctl.ansible.target.web import Again, Wrong
 _SIZE = re.compile(r"Total transferred file size: ([\d,]+)")
 # Socket, connection, stream and time limit: those of rsync's exit codes that pass, and ssh's own.
 _PASSING = (10, 12, 20, 30, 35, 255)
+_NEVER = re.compile(r"Permission denied|Host key verification failed|Could not resolve hostname")
 
 
 def mirror(
@@ -75,5 +76,6 @@ def _run(command: List[str]) -> str:
     if done.returncode != 0:
         end = " | ".join(said.strip().splitlines()[-5:])
         text = f"{command[-2]}: rsync ended with {done.returncode}: {end}"
-        raise Again(text) if done.returncode in _PASSING else Wrong(text)
+        passing = done.returncode in _PASSING and not _NEVER.search(said)
+        raise Again(text) if passing else Wrong(text)
     return said

@@ -6,13 +6,17 @@ import hashlib
 import subprocess
 import sys
 import time
+import zipfile
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from opsctl.ansible.engine import filled, least_driver, wanted
 from opsctl.ansible.target import engine
 from opsctl.ansible.target.engine import is_version, main
+from opsctl.engine.compatibility import needs
+from opsctl.errors import SpecError
 
 REQUIREMENTS = "sglang==0.5.9 --hash=sha256:00\n"
 
@@ -136,8 +140,11 @@ def test_missing_wheels_are_told_by_name_and_size(tmp_path: Path) -> None:
     assert main(args(tmp_path / "0.5.9", wheels_wanted=wanted))["missing"] == ["b.whl", "c.whl"]
 
 
-def test_pip_refuses_a_package_of_another_hash(tmp_path: Path) -> None:
+def test_pip_refuses_a_package_of_another_hash(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The real pip: nothing is put in place, and its words are told."""
+    monkeypatch.setattr(engine.shutil, "which", lambda _: None)
     from opsctl.rehearsal import wheel
 
     made = wheel.build("0.5.9", tmp_path / "mirror")
@@ -149,8 +156,9 @@ def test_pip_refuses_a_package_of_another_hash(tmp_path: Path) -> None:
     assert not (tmp_path / "0.5.9").exists()
 
 
+@pytest.mark.parametrize("tool", ["pip", "uv"])
 def test_an_index_stands_in_no_command_line(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tool: str
 ) -> None:
     calls: list[tuple[list[str], dict[str, str]]] = []
 
@@ -160,11 +168,99 @@ def test_an_index_stands_in_no_command_line(
         return ""
 
     monkeypatch.setattr(engine, "run", run)
+    monkeypatch.setattr(engine.shutil, "which", lambda _: "/bin/uv" if tool == "uv" else None)
     asked = args(tmp_path / "0.5.9")["install"] | {"index": "https://u:CANARY@index/"}
-    engine._install(tmp_path / "env", asked)
+    engine._install(tmp_path / "env", asked | {"torch_index": "https://t:CANARY@torch/cu128"})
     assert not any("CANARY" in word for command, _ in calls for word in command)
-    assert calls[-1][1] == {"PIP_INDEX_URL": "https://u:CANARY@index/"}
-    assert "--require-hashes" in calls[-1][0]
+    prefix = {
+        "pip": ("PIP_INDEX_URL", "PIP_EXTRA_INDEX_URL"),
+        "uv": ("UV_DEFAULT_INDEX", "UV_INDEX"),
+    }
+    assert [calls[-1][1][name] for name in prefix[tool]] == [
+        "https://u:CANARY@index/",
+        "https://t:CANARY@torch/cu128",
+    ]
+    assert "--require-hashes" in calls[-1][0] and "--no-deps" not in calls[-1][0]
+    assert calls[-1][0][0].endswith("uv" if tool == "uv" else "python")
+
+
+def test_uv_of_the_mirror_is_taken_by_its_hash(tmp_path: Path) -> None:
+    wheel = tmp_path / "uv-9.9-py3-none-any.whl"
+    with zipfile.ZipFile(wheel, "w") as archive:
+        archive.writestr("uv-9.9.data/scripts/uv", "#!/bin/sh\n")
+    digest = hashlib.sha256(wheel.read_bytes()).hexdigest()
+    right = f"a==1 --hash=sha256:00\nuv==9.9 \\\n    --hash=sha256:{digest}\n"
+    assert engine.installer(right, str(tmp_path), tmp_path) == str(tmp_path / "uv")
+    other = right.replace(digest, "0" * 64)
+    assert engine.installer(other, str(tmp_path), tmp_path) != str(tmp_path / "uv")
+
+
+@pytest.mark.parametrize(
+    ("least", "found", "refused"),
+    [("580.65.06", "570.86.15", True), ("580.65.06", "580.65.06", False),
+     ("580.65.06", "", False), ("", "470.1", False), ("525.60.13", "525.60", True)],
+)  # fmt: skip
+def test_nothing_is_built_on_a_driver_too_old(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, least: str, found: str, refused: bool
+) -> None:
+    monkeypatch.setattr(engine, "driver", lambda: found)
+    answer = main(args(tmp_path / "0.5.9", least_driver=least))
+    assert bool(answer["problems"]) is refused
+    if refused:
+        assert (
+            f"needs NVIDIA driver {least} or newer, this host has {found}" in answer["problems"][0]
+        )
+
+
+@pytest.mark.parametrize(
+    ("version", "requirements", "driver"),
+    [
+        ("0.5.9", "torch==2.9.1 --hash=sha256:0\n", "525.60.13"),
+        ("0.5.9", "torch==2.9.1+cu130 --hash=sha256:0\n", "580.65.06"),
+        ("0.5.23", "torch==2.11.0\n", "580.65.06"),
+        ("0.5.23", "torch==2.11.0+cu128\n", "525.60.13"),
+        ("0.5.23", "torch==2.11.0+cpu\n", ""),
+        ("9.9.9", "torch==2.9.1\n", ""),
+    ],
+)
+def test_the_driver_that_a_torch_needs(version: str, requirements: str, driver: str) -> None:
+    if version == "0.5.9" and "+" not in requirements:
+        driver = str(needs(version)["driver"])  # the kernel package may ask for more than torch
+    assert least_driver(version, requirements) == driver
+
+
+def test_an_index_of_torch_by_the_releases_cuda() -> None:
+    assert filled("https://mirror/whl/{cuda}", "0.5.9") == "https://mirror/whl/cu128"
+    assert filled("https://mirror/whl/{cuda}", "0.5.23") == "https://mirror/whl/cu130"
+    assert filled("https://mirror/simple", "9.9.9") == "https://mirror/simple"
+    assert filled(None, "0.5.9") is None
+    with pytest.raises(SpecError, match="it is not known which CUDA"):
+        filled("https://mirror/whl/{cuda}", "9.9.9")
+
+
+def test_of_a_mirror_only_what_is_named_is_sent() -> None:
+    names = ["a_b-1.0-py3-none-any.whl", "a_b-2.0-py3-none-any.whl", "c.d-3+cpu-cp311-abi3-x.whl",
+             "e-f-1.tar.gz", "g-1-py3-none-any.whl"]  # fmt: skip
+    text = "A-b==2.0 --hash=sha256:0\nc-d[x,y]==3+cpu ; python_version > '3' \\\n --hash=sha256:0\n"
+    text += "e.f==1 \\\n --hash=sha256:0\n"
+    assert [p.name for p in wanted([Path(n) for n in names], text)] == names[1:4]
+
+
+def test_a_torn_build_that_is_used_is_left_alone(tmp_path: Path, built: list[Path]) -> None:
+    root = tmp_path / "0.5.9"
+    digest = hashlib.sha256(REQUIREMENTS.encode()).hexdigest()
+    torn = tmp_path / ".builds" / f"0.5.9-{digest[:12]}"
+    environment(torn, "0.5.9")
+    (torn / "bin" / "sleep").symlink_to("/bin/sleep")
+    running = subprocess.Popen([str(torn / "bin" / "sleep"), "60"])
+    try:
+        while not Path(f"/proc/{running.pid}/cmdline").read_bytes():
+            time.sleep(0.01)
+        answer = main(args(root, "build"))
+    finally:
+        running.kill()
+        running.wait()
+    assert f"process {running.pid} uses it" in answer["problems"][0] and not built
 
 
 def test_versions() -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from opsctl.ansible.described import needs
+from opsctl.ansible.described import needs, tokens
 from opsctl.ansible.engine import asked, local_wheels
 from opsctl.ansible.rollout import Teller, by_host, nobody_left_out, seen, wanted
 from opsctl.ansible.stage import result as staged_result
@@ -38,7 +38,7 @@ def test_needs_of_the_reference_deployment() -> None:
     assert found["services"] == ["kimi"]
     assert found["users"] == ["sglang"]
     assert found["environments"] == [
-        {"version": "0.5.9", "root": "/opt/sglang/0.5.9", "install": None}
+        {"version": "0.5.9", "root": "/opt/sglang/0.5.9", "cuda": True, "install": None}
     ]
     assert [(f["path"], f["size"]) for f in found["folders"]] == [
         ("/srv/models/Kimi-K2.5", 547_000_000_000),
@@ -56,8 +56,43 @@ def test_paths_of_the_controller_start_at_the_inventory_and_an_index_is_not_told
     assert found["environments"][0]["install"] == {
         "requirements": "/inv/r.txt",
         "mirror": "/abs/wheels",
+        "resolve": True,
     }
     assert "CANARY" not in json.dumps(found)
+
+
+def test_a_source_is_told_without_its_token() -> None:
+    source = {"hub": "org/tiny", "revision": "0" * 40, "endpoint": "https://hub.example"}
+    model = {"path": "/srv/models/tiny", "source": source | {"token": "CANARY-hub"}}
+    found = services(model=model)
+    said = needs(found, Path("/inv"))
+    assert "CANARY" not in json.dumps(said)
+    assert source.items() <= said["folders"][0]["source"].items()
+    assert said["folders"][1]["source"] is None
+    assert tokens(found) == {"/srv/models/tiny": "CANARY-hub"}
+
+
+@pytest.mark.parametrize(
+    ("source", "said"),
+    [
+        ({}, "exactly one of hub, url, s3, rsync, peer, folder; there is none"),
+        ({"folder": "/a", "peer": "gpu-02"}, "there is peer and folder"),
+        ({"hub": "org/x", "endpoint": "https://h"}, "hub needs endpoint, and revision"),
+        (
+            {"hub": "org/x", "endpoint": "https://h", "revision": "main"},
+            "must be a commit, 40 hex digits",
+        ),
+        ({"s3": "bucket/x"}, "s3 needs endpoint"),
+        ({"url": "https://h/x?sig=CANARY"}, "must hold no user, password or query"),
+        ({"url": "https://h/x", "manifest": "https://h/m?sig=1"}, "manifest holds a query"),
+        ({"rsync": "/local"}, "must be USER@HOST:/FOLDER"),
+        ({"folder": "/a", "limits": "1MB"}, "limits"),
+    ],
+)
+def test_a_source_that_is_not_right_is_refused_in_words(source: Any, said: str) -> None:
+    with pytest.raises(SpecError) as refused:
+        services(model={"path": "/srv/models/tiny", "source": source})
+    assert said in str(refused.value) and "CANARY" not in str(refused.value)
 
 
 def test_a_missing_requirements_file_is_named(tmp_path: Path) -> None:
