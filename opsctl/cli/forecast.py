@@ -118,9 +118,12 @@ def forecast(
     from opsctl.forecast.told import tell, wish
 
     if variants and not compare:
+        more, change = variants[0], "=" in variants[0]
         raise Refused(
-            f"{variants[0]}: one service at a time",
-            hint=f"opsctl forecast {service} --set {variants[0]}, or --compare {variants[0]}",
+            f"{more}: one service at a time",
+            hint=f"opsctl forecast {service} --set {more}, or --compare {more}"
+            if change
+            else f"opsctl forecast {more}",
         )
     wished = wish(fit, headroom, gpu_headroom, variants or () if compare else None, explain)
     given = checked(

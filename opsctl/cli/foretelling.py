@@ -126,7 +126,15 @@ def _only_offline(name: str, given: Given, files: Files) -> None:
 
 
 def _journal(files: Files) -> str:
-    return _text(files.journal, LARGEST_JOURNAL, "--journal") if files.journal else ""
+    if files.journal is None:
+        return ""
+    text = _text(files.journal, LARGEST_JOURNAL, "--journal")
+    if not text.strip():
+        raise Refused(
+            f"--journal: {files.journal} is empty",
+            hint="journalctl -u UNIT -o cat --no-pager > FILE, on the host of an earlier start",
+        )
+    return text
 
 
 def _model(described: str, given: Path | None, file: Path) -> dict[str, Any]:

@@ -197,11 +197,29 @@ def _key(manifest: Mapping[str, Any]) -> str:
     )
 
 
+# GiB: well above what there is (288 GB of a B300 or MI355X; 6 TiB of a host).
+_LARGEST = {
+    "gpu_total": 400,
+    "gpu_free_before": 400,
+    "gpu_free_after": 400,
+    "ram_total": 1 << 15,
+    "ram_available": 1 << 15,
+}
+_OF = {"gpu": "GPU", "ram": "host"}
+
+
 def checked(given: Given) -> Given:
     """The same. Raises Refused for figures that cannot be: the option, its value, why."""
     for name, value in vars(given).items():
         if isinstance(value, int | float) and not 0 < value < math.inf:
             raise Refused(f"{_option(name)} {value:g} is not a number above zero")
+    for name, most in _LARGEST.items():
+        value = getattr(given, name)
+        if value is not None and value > most:
+            raise Refused(
+                f"{_option(name)} {value:g} is in GiB, and more than any {_OF[name[:3]]} has",
+                hint=f"{_option(name)} {value / 1024:.2f}, if {value:g} are MiB",
+            )
     _within(given, "gpu_free_before", "gpu_total")
     _within(given, "gpu_free_after", "gpu_free_before")
     _within(given, "gpu_free_after", "gpu_total")

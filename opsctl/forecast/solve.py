@@ -78,10 +78,11 @@ def knob(key: str) -> Knob:
     name = key.removeprefix("--").replace("_", "-")
     if name in KNOBS:
         return KNOBS[name]
-    near = get_close_matches(name, KNOBS, n=1, cutoff=0.4)
+    near = get_close_matches(name, KNOBS, n=1, cutoff=0.6)
+    near = near or [known for known in KNOBS if name and name in known]
     raise Refused(
         f"--fit {key}: cannot be fitted; {', '.join(KNOBS)} can",
-        hint=f"--fit {near[0] if near else RATIO}",
+        hint=f"--fit {near[0]}" if near else "",
     )
 
 

@@ -68,11 +68,28 @@ def wish(
     variants: Sequence[str] | None,
     explain: bool,
 ) -> Wish:
-    """As it was typed. Raises Refused for a key that cannot be fitted, and for what is no size."""
+    """As it was typed. Raises Refused for a key that cannot be fitted, for what is no size or no
+    KEY=VALUE, and for a headroom that nothing is fitted to."""
+    key = knob(fit).flag if fit is not None else ""
+    least = None if headroom is None else _size("--headroom", headroom)
+    least_gpu = ACTIVATIONS if gpu_headroom is None else _size("--gpu-headroom", gpu_headroom)
+    if not key and variants is None and (headroom, gpu_headroom) != (None, None):
+        option = "--headroom" if headroom is not None else "--gpu-headroom"
+        raise Refused(
+            f"{option} counts only with --fit or --compare; the verdict demands "
+            "memory.min_available of RAM",
+            hint=f"{option} … --fit {FRACTION}, or --set memory.min_available=SIZE",
+        )
+    for part in (part for text in variants or () for part in text.split() or [text]):
+        if "=" not in part:
+            raise Refused(
+                f"--compare: {part!r} is not KEY=VALUE",
+                hint=f'--compare "{FRACTION}=0.9 kv-cache-dtype=fp8_e4m3" is one variant',
+            )
     return Wish(
-        knob(fit).flag if fit is not None else "",
-        None if headroom is None else _size("--headroom", headroom),
-        ACTIVATIONS if gpu_headroom is None else _size("--gpu-headroom", gpu_headroom),
+        key,
+        least,
+        least_gpu,
         None if variants is None else tuple(variants),
         explain,
     )

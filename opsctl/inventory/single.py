@@ -13,7 +13,7 @@ from typing import Any
 
 import yaml
 
-from opsctl.errors import NothingSelected, OpsctlError, Problem, Refused, SpecError
+from opsctl.errors import NothingSelected, Problem, Refused, SpecError
 from opsctl.inventory.mistakes import in_file
 from opsctl.spec.kinds import SERVICE_NAME
 from opsctl.spec.merge import merge
@@ -114,7 +114,7 @@ def _texts(value: Any, key: str) -> Iterator[tuple[str, str]]:
 def _document(path: Path) -> Any:
     try:
         if path.stat().st_size > LARGEST:
-            raise OpsctlError(f"{path} is larger than any description: {LARGEST >> 20} MiB")
+            raise Refused(f"{path} is larger than any description: {LARGEST >> 20} MiB")
         text = path.read_text(encoding="utf-8")
     except FileNotFoundError:
         raise Refused(
@@ -122,9 +122,9 @@ def _document(path: Path) -> Any:
             hint="give a file with one entry of sglang_services, or a service of the inventory",
         ) from None
     except UnicodeDecodeError:
-        raise OpsctlError(f"{path} is not UTF-8 text") from None
+        raise Refused(f"{path} is not UTF-8 text") from None
     except OSError as error:
-        raise OpsctlError(f"cannot read {path}: {error.strerror or error}") from error
+        raise Refused(f"cannot read {path}: {error.strerror or error}") from error
     if found := in_file(path, text):
         raise SpecError(found)
     try:

@@ -63,8 +63,8 @@ def difference(a: str, b: str, changes: Sequence[Change]) -> RenderableType:
             parts += [Text(f"{heading} ({len(group)})", "bold"), _group(group)]
     blocked = sum(change.blocks for change in changes)
     if blocked:
-        flags = "flag" if blocked == 1 else "flags"
-        parts.append(Text(f"SGLang {b} refuses {blocked} {flags} as they are written", "bold red"))
+        flags = "flag as it is" if blocked == 1 else "flags as they are"
+        parts.append(Text(f"SGLang {b} refuses {blocked} {flags} written", "bold red"))
     return Group(*parts)
 
 

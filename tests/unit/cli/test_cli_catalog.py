@@ -190,7 +190,7 @@ def test_diff_of_a_service_of_the_inventory(cli):
     assert (("h1", "h2"), "default", "fp4-gemm-backend") in seen
     text = cli("catalog", "diff", "0.5.9", "0.5.23", "kimi", "--limit", "h3").stdout
     assert text.splitlines()[0] == "kimi on h3"
-    assert text.splitlines()[-1] == "SGLang 0.5.23 refuses 1 flag as they are written"
+    assert text.splitlines()[-1] == "SGLang 0.5.23 refuses 1 flag as it is written"
 
 
 def test_diff_of_a_description_in_a_file(cli, tmp_path):

@@ -163,3 +163,47 @@ def test_a_table_that_fills_the_gpu_is_named(asked):
     assert done.exit_code == 8 or "table of requests" in said(done)
     assert "2,048 requests × 4,000,000 tokens × 4 B = 30.52 GiB" in said(done)
     assert "table of requests" not in said(asked.run(*CARD, *FREE, *RAM))
+
+
+# -- wrong input ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("args", "words"),
+    [
+        (("--gpu-total", 81559), "--gpu-total 79.65, if 81559 are MiB"),
+        (("--gpu-free-after", 21000), "is in GiB, and more than any GPU has"),
+        (("--ram-total", 2_000_000), "more than any host has"),
+        (("--headroom", "8GiB"), "--headroom counts only with --fit or --compare"),
+        (("--gpu-headroom", "8GiB"), "--gpu-headroom counts only with --fit or --compare"),
+        (("foo", "--compare"), "--compare: 'foo' is not KEY=VALUE"),
+        (("tp-size=2 foo", "--compare"), "--compare: 'foo' is not KEY=VALUE"),
+        (("two.yml",), "next: opsctl forecast two.yml"),
+        (("--fit", "ratio"), "next: --fit hicache-ratio"),
+        (("--journal", "/dev/null"), "--journal: /dev/null is empty"),
+    ],
+)
+def test_what_is_wrong_is_named(asked, args, words):
+    done = asked.run(*args)
+    assert done.exit_code == 2, done.output
+    assert words in done.stderr and "key --set" not in done.stderr
+
+
+def test_a_key_that_is_like_none_gets_no_name(asked):
+    done = asked.run("--fit", "tp-size")
+    assert done.exit_code == 2 and "next:" not in done.stderr
+
+
+def test_headrooms_are_of_a_comparison_too(asked):
+    done = asked.run(*CARD, *FREE, *RAM, "--gpu-headroom", "6GiB", "--compare")
+    assert done.exit_code == 0
+
+
+def test_a_file_that_is_no_text_and_a_folder_are_mistakes_of_the_caller(asked):
+    asked.path.write_bytes(b"model: \xff\xfe")
+    done = asked.run()
+    assert done.exit_code == 2 and "is not UTF-8 text" in done.stderr
+    asked.path.unlink()
+    asked.path.mkdir()
+    done = asked.run()
+    assert done.exit_code == 2 and "cannot read" in done.stderr
