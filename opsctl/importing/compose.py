@@ -52,7 +52,7 @@ _NOTHING = {
 }
 
 
-class _Loader(yaml.SafeLoader):
+class Loader(yaml.SafeLoader):
     """Anchors of anchors could grow without end; a launch needs a few."""
 
     aliases = 0
@@ -70,7 +70,7 @@ def document(text: str) -> Mapping[str, Any] | None:
     if len(text) > _LARGEST or "services:" not in text:
         return None
     try:
-        found = yaml.load(text, Loader=_Loader)
+        found = yaml.load(text, Loader=Loader)
     except (yaml.YAMLError, ValueError, RecursionError):
         return None
     services = found.get("services") if isinstance(found, dict) else None

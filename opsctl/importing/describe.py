@@ -2,27 +2,26 @@
 
 from __future__ import annotations
 
-import json
 import re
-import unicodedata
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from opsctl import engine
 from opsctl.engine.catalogue import ELSEWHERE, SECRET
 from opsctl.errors import SpecError
+from opsctl.importing.configfile import merged
 from opsctl.importing.entry import Entry, Other, entry
 from opsctl.importing.environment import Variables, variables
 from opsctl.importing.equivalent import differences
-from opsctl.importing.flags import SECRETS, flags
+from opsctl.importing.flags import flags
+from opsctl.importing.keeping import hidden, secrets, weak
 from opsctl.importing.model import Imported, Launch, Report
-from opsctl.importing.places import Places, is_hub_name, places
-from opsctl.importing.secrets import Vault, within
+from opsctl.importing.naming import asked_for, name_of, version_of
+from opsctl.importing.places import Places, places
+from opsctl.importing.secrets import Vault
 from opsctl.importing.values import as_json
-from opsctl.importing.versions import fitting, named, nearest, said
-from opsctl.release.secrets import check
-from opsctl.spec.kinds import SERVICE_NAME
+from opsctl.importing.versions import fitting, nearest
 
 # Users that a login has: logind takes the shared memory of those when they log out.
 _LOGINS = {
@@ -52,10 +51,12 @@ def describe(launch: Launch, asked: Asked, report: Report) -> Imported:
     if isinstance(way, Other):
         _no_server(way, launch, report)
         return _end(asked.name or "service", None, Vault("", hidden=report.hidden), report)
-    name = asked.name or _name(launch, way)
+    version = asked.version or version_of(launch, way, report)
+    way = replace(way, args=merged(way.args, version, asked.files, report))
+    name = asked.name or name_of(launch, way)
     vault = Vault(name, hidden=set(report.hidden))
-    version, candidates = _version(launch, way, asked, report)
-    if version is None:
+    if not version:
+        candidates = asked_for(way, report)
         variables(launch, vault, report)
         if not candidates:
             flags(engine.catalogue(nearest(way.args)), way.args, report, vault)
@@ -113,54 +114,6 @@ def _no_server(way: Other, launch: Launch, report: Report) -> None:
         )
 
 
-def _name(launch: Launch, way: Entry) -> str:
-    """A name for the service: of the unit or container, else of the model."""
-    candidates = [launch.name or ""]
-    for flag in ("--served-model-name", "--model-path", "--model"):
-        for at, word in enumerate(way.args):
-            if word == flag and at + 1 < len(way.args):
-                candidates.append(way.args[at + 1])
-            elif word.startswith(f"{flag}="):
-                candidates.append(word.partition("=")[2])
-    for candidate in candidates:
-        if "\0" not in candidate and (found := slug(candidate.rstrip("/").rsplit("/", 1)[-1])):
-            return found
-    return "service"
-
-
-def slug(text: str) -> str:
-    """A service's name from any text; "" if nothing is left of it."""
-    plain = unicodedata.normalize("NFKD", text).encode("ascii", "ignore").decode().lower()
-    plain = re.sub(r"^sglang[-_.@]?(?=.)|\.(service|container)$", "", plain)
-    plain = re.sub(r"\.\.+", ".", re.sub(r"[^a-z0-9._-]+", "-", plain))[:48].strip("._-")
-    return plain if SERVICE_NAME.fullmatch(plain) else ""
-
-
-def _version(
-    launch: Launch, way: Entry, asked: Asked, report: Report
-) -> tuple[str | None, tuple[str, ...]]:
-    if asked.version:
-        return asked.version, ()
-    texts = [launch.container.image] if launch.container else []
-    texts += [way.root, launch.root or "", launch.argv[0], launch.env.get("PATH", "")]
-    if (found := named(text for text in texts if "\0" not in text)) is not None:
-        report.note(
-            "told", f"SGLang {found[0]}", f"as {found[1]} says; --engine-version says another"
-        )
-        return found[0], ()
-    candidates = fitting(way.args)
-    if candidates:
-        hint = f"give it: --engine-version {candidates[-1]}, or another of {said(candidates)}, "
-        hint += "which take every flag here"
-    else:
-        hint = (
-            "no version that opsctl knows takes every argument here; what follows is what the "
-            f"nearest, {nearest(way.args)}, refuses"
-        )
-    report.refuse("does not say which version of SGLang it is", key="engine.version", hint=hint)
-    return None, tuple(candidates)
-
-
 def _refuse_places(found: dict[str, Any], report: Report) -> None:
     """Flags that no description may hold (the engine's catalogue says why)."""
     if "config" in found:
@@ -200,85 +153,13 @@ def _service(
     rest = {n: v for n, v in placed.values.items() if n not in ELSEWHERE}
     rest |= {n: as_json(v) or v for n, v in rest.items() if flags_of[n].kind == "json_text"}
     if rest:
-        service["flags"] = {n: _hidden(n, v, vault, report) for n, v in rest.items()}
+        service["flags"] = {n: hidden(n, v, vault, report) for n, v in rest.items()}
     if around.plain:
         service["env"] = dict(around.plain)
-    if secrets := _secrets(placed, around, vault, report):
-        service["secrets"] = secrets
-        _weak(vault.service, service, vault, report)
+    if found := secrets(placed, around, vault, report):
+        service["secrets"] = found
+        weak(vault.service, service, vault, report)
     return service
-
-
-def _hidden(name: str, value: Any, vault: Vault, report: Report) -> Any:
-    """A flag's value with the secrets inside it moved out of the description. (In the unit they
-    stand again: the engine takes them on its command line only, which the report says.)"""
-    if is_hub_name(name, value):
-        report.note(
-            "told",
-            f"{name}: {value}",
-            "a hub's name: the engine fetches it at its start; a folder of the host is surer",
-        )
-    found = within(value, name if isinstance(value, str) else "")
-    for key, secret in found:
-        kept = vault.keep(f"{name} {key}", secret)
-        value = _replaced(value, secret, kept)
-        report.note(
-            "moved",
-            f"{name}: {key or 'its value'}",
-            f"{kept}; the engine takes it on its "
-            "command line only, so it stays readable on the host",
-        )
-    return value
-
-
-def _replaced(value: Any, old: str, new: str) -> Any:
-    if isinstance(value, str):
-        return new if value == old else value
-    if isinstance(value, list):
-        return [_replaced(part, old, new) for part in value]
-    if isinstance(value, dict):
-        return {key: _replaced(part, old, new) for key, part in value.items()}
-    return value
-
-
-def _secrets(placed: Places, around: Variables, vault: Vault, report: Report) -> dict[str, Any]:
-    secrets: dict[str, Any] = {}
-    for name in SECRETS:
-        value = placed.values.get(name)
-        if value == "":
-            report.note("dropped", name, "it is empty, as if it were not set")
-            placed.values.pop(name)
-        elif value is not None:
-            secrets[name] = vault.keep(name, value)
-            report.note(
-                "moved",
-                f"--{name}",
-                f"{secrets[name]} in secrets: every user of "
-                "the host could read it in the command line; put its value into a vault",
-            )
-    if around.secret:
-        secrets["env"] = dict(around.secret)
-    return secrets
-
-
-def _weak(name: str, service: Mapping[str, Any], vault: Vault, report: Report) -> None:
-    """Secrets that no release takes as they are: a new one is needed, which the report says."""
-    told = service.get("secrets") or {}
-    named = {key: value for key, value in told.items() if key != "env"}
-    named |= {f"env.{key}": value for key, value in (told.get("env") or {}).items()}
-    public = json.dumps(vault.reveal({k: v for k, v in service.items() if k != "secrets"}))
-    for key, value in named.items():
-        secret = vault.reveal(value)
-        wrong = [problem.message for problem in check({key: secret}, name)]
-        if json.dumps(secret)[1:-1] in public or secret in public:
-            wrong.append("it also stands elsewhere in the description, where it is public")
-        if wrong:
-            vault.weak.add(value)
-            report.note(
-                "changed",
-                key.removeprefix("env."),
-                f"{wrong[0]}: put a new one into the vault, and give it to whoever uses it",
-            )
 
 
 def _root(launch: Launch, way: Entry, version: str, report: Report) -> str:

@@ -65,7 +65,7 @@ def _asked(asked: Asked, unit: Mapping[str, Any] | None) -> Asked:
     """A unit's name is the service's, if the operator gives none."""
     if asked.name or unit is None:
         return asked
-    from opsctl.importing.describe import slug
+    from opsctl.importing.naming import slug
 
     return replace(asked, name=slug(str(unit["name"])))
 

@@ -163,6 +163,28 @@ def test_a_file_that_the_text_speaks_of() -> None:
     assert found["env"] == {"A": "b", "M": "/srv/models/m"}
 
 
+def test_a_file_of_flags() -> None:
+    text = f"{PYTHON} --config /etc/x.yaml --tp 4"
+    flags = "tp-size: 8\ntrust-remote-code: true\ndisable-radix-cache: false\n"
+    flags += "cuda-graph-bs: [1, 2]\nmem-fraction-static: 0.8\n"
+    found = take(text, files={"/etc/x.yaml": flags})
+    assert found.service is not None
+    assert found.service["flags"] == {
+        "trust-remote-code": True,
+        "cuda-graph-bs": [1, 2],
+        "mem-fraction-static": 0.8,
+        "tp-size": 4,  # of the command line, which comes after the file
+    }
+    mapping = {"/etc/x.yaml": "json-model-override-args: {a: 1}"}
+    assert "makes no JSON of a mapping" in refusals(text, files=mapping)
+    assert "is no YAML" in refusals(text, files={"/etc/x.yaml": "a: ["})
+    newer = text.replace("0.5.9", "0.5.23")
+    assert service(newer, version="", files=mapping)["flags"] == {
+        "json-model-override-args": {"a": 1},
+        "tp-size": 4,
+    }
+
+
 def test_the_version() -> None:
     text = "python -m sglang.launch_server --model-path /m --cuda-graph-max-bs 8 --tp 2"
     found = from_text([("", text)])
