@@ -35,7 +35,7 @@ DRAFT = "llama-3.1-8b"
 # What the engine refuses after it has chosen an attention backend by itself, which no rule knows.
 CHOSEN = re.compile(
     r"deterministic inference|page_size > 1|page_size\(\d+\) > 1|topk = 1 for speculative"
-    r"|TRTLLM MHA|divisible by page_size|TensorRT-LLM MLA|TRTLLM MLA"
+    r"|TRTLLM MHA|mutually exclusive|divisible by page_size|TensorRT-LLM MLA|TRTLLM MLA"
 )
 # And what it refuses by the model: its own quantisation, which it takes where none is written, and
 # that it has no encoder.
