@@ -65,14 +65,14 @@ def preconditions(manifest: Mapping[str, Any], systemd: Systemd) -> List[str]:
     }
     doctorservice.files(service, found)
     doctorservice.environment(service, "", found)
-    blocking = [*found.list, *before(doctorlook.look_before(systemd), manifest)]
+    blocking = found.list
+    if manifest.get("needs"):  # else an engine on the CPU, or one of which nothing is known
+        blocking = [*blocking, *before(doctorlook.look_before(systemd), manifest)]
     return [one.detail for one in blocking if one.blocks and one.fault not in ASKED_ELSEWHERE]
 
 
 def before(seen: Mapping[str, Any], manifest: Mapping[str, Any]) -> List[Finding]:
     """What doctorlook.look_before's look tells against a release (pure)."""
     found = doctorhost.blocking(seen)
-    if manifest.get("needs"):
-        found += doctordriver.blocking(seen, manifest)
-        found += doctorgpu.blocking(seen, manifest)
-    return found
+    found += doctordriver.blocking(seen, manifest)
+    return found + doctorgpu.blocking(seen, manifest)
