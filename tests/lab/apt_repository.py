@@ -27,10 +27,12 @@ loaded=$(cat /sys/module/nvidia/version)
 [ "$loaded" = {version} ] || {{ echo "driver $loaded is not fabric manager's {version}"; exit 1; }}
 exec sleep infinity
 """
-# As DKMS: no module without the running kernel's headers. The second line is the tests' fault.
+# As DKMS: no module without the running kernel's headers. Faults of the tests' come first: a build
+# that fails, and a dpkg that is killed in the middle of its work.
 _DKMS = """#!/bin/sh
 set -e
 [ ! -e /run/lab-dkms-fails ] || {{ echo 'Error! Bad return status for module build'; exit 1; }}
+[ ! -e /run/lab-dpkg-dies ] || kill -KILL $PPID
 [ -d /lib/modules/$(uname -r)/build ] || {{ echo 'Error! no kernel headers'; exit 1; }}
 mkdir -p /var/lib/lab-kernel && echo {version} >/var/lib/lab-kernel/nvidia
 """

@@ -16,9 +16,15 @@ from opsctl.onhost.files import read, remove, write
 
 SOURCES = "/etc/apt/sources.list.d/opsctl-nvidia.sources"
 KEYRINGS = ("/etc/apt/keyrings/opsctl-nvidia.asc", "/etc/apt/keyrings/opsctl-nvidia.gpg")
+UPDATES = "/var/lib/dpkg/updates"
 PREFERENCES = "/etc/apt/preferences.d/opsctl-nvidia"
 # needrestart would restart every service that maps a replaced library, engines among them.
-QUIET = {"DEBIAN_FRONTEND": "noninteractive", "NEEDRESTART_SUSPEND": "1", "LC_ALL": "C.UTF-8"}
+QUIET = {
+    "DEBIAN_FRONTEND": "noninteractive",
+    "NEEDRESTART_SUSPEND": "1",
+    "NEEDRESTART_MODE": "l",
+    "LC_ALL": "C.UTF-8",
+}
 _GET = ["apt-get", "-q", "-y", "-o", "DPkg::Lock::Timeout=120", "-o", "Acquire::Retries=1"]
 _GET += ["-o", "Acquire::http::Timeout=20", "-o", "Acquire::https::Timeout=20"]
 _ONLY_OURS = ["-o", f"Dir::Etc::sourcelist={SOURCES}", "-o", "Dir::Etc::sourceparts=-"]
@@ -70,7 +76,9 @@ class Apt:
     """`asked`: {"url", "key": bytes, "told": how the key was named} of the repository."""
 
     def damaged(self) -> List[str]:
-        return audit(run(["dpkg", "--audit"]))
+        """dpkg that was killed leaves its journal, which no audit tells of."""
+        journal = os.path.isdir(UPDATES) and any(n.isdigit() for n in os.listdir(UPDATES))
+        return audit(run(["dpkg", "--audit"])) + (["(dpkg was interrupted)"] if journal else [])
 
     repair_command = "dpkg --configure -a"
 
@@ -152,7 +160,7 @@ class Apt:
         done, text = _try([*ask, "--no-download", *words])
         if not done:
             raise Refused(
-                f"apt-get install {' '.join(words)} failed half way:\n{_end(text)}\n"
+                f"apt-get install {' '.join(words)} failed half way:\n{_end(text, 30)}\n"
                 f"when its cause is mended, finish with: {self.repair_command}"
             )
 
@@ -188,5 +196,5 @@ def _try(command: Sequence[str]) -> Tuple[bool, str]:
     return done.returncode == 0, done.stdout.decode("utf-8", "replace")
 
 
-def _end(text: str) -> str:
-    return "\n".join(text.strip().splitlines()[-12:])
+def _end(text: str, lines: int = 12) -> str:
+    return "\n".join(text.strip().splitlines()[-lines:])

@@ -57,7 +57,7 @@ def _toolkits(host: Host, args: Dict[str, Any]) -> List[str]:
     if lacking:
         host.changed("packages", "", "".join(f"{name}\n" for name in lacking))
     default = args["default"] or args["toolkits"][0]
-    _choose(host, default, bool(lacking))
+    _choose(host, default)
     return [] if host.check else _wrong(args["toolkits"])
 
 
@@ -66,11 +66,11 @@ def _two(version: str) -> Tuple[str, str]:
     return major, minor
 
 
-def _choose(host: Host, version: str, fresh: bool) -> None:
+def _choose(host: Host, version: str) -> None:
     """By alternatives, as the packages do it: a link of our own would be taken back by them."""
     folder = f"{LINK}-{version}"
     now = os.path.realpath(LINK) if os.path.lexists(LINK) else ""
-    if now == os.path.realpath(folder) and (now or not fresh):
+    if now == os.path.realpath(folder):
         return
     if os.path.lexists(LINK) and not os.path.islink(LINK):
         raise Refused(f"{LINK} is a folder that no package made: move it away, so that it can be "

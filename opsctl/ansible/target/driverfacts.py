@@ -65,7 +65,7 @@ def users(top: Path) -> List[Dict[str, Any]]:
     for folder in (top / "proc").glob("[0-9]*"):
         name = _text(folder / "comm")
         if not name.startswith(_OWN) and _holds(folder / "fd"):
-            unit = re.search(r"/([^/]+\.service)", _text(folder / "cgroup"))
+            unit = re.search(r"/((?!user@)[^/]+\.service)", _text(folder / "cgroup"))
             unit_name = unit.group(1) if unit else ""
             found.append({"pid": int(folder.name), "name": name, "unit": unit_name})
     return sorted(found, key=lambda user: int(user["pid"]))

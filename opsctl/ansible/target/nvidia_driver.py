@@ -64,11 +64,14 @@ def _settled(
     host: Host, manager: Manager, args: Dict[str, Any], found: Dict[str, Any], parts: List[str]
 ) -> Dict[str, Any]:
     """What comes after the packages: held, loaded, served; and what is to be told."""
+    have, coming = plan.driver_of(found["installed"]), host.check and "driver" in parts
+    if have and not coming:
+        manager.pin(host, have)  # also of a driver that somebody else has installed
     if args["hold"]:
         _hold(host, manager, found["installed"])
     reasons = plan.reboot_reasons(found)
     problems: List[str] = []
-    if not reasons and not (host.check and "driver" in parts):
+    if not reasons and not coming:
         problems = _load(host, found)
         problems = problems or _serve(host, args, found, parts)
     if reasons and found["users"]:
@@ -76,7 +79,7 @@ def _settled(
                         f"{plan.stop(found['users'])}")  # fmt: skip
     return {
         **host.result(
-            driver=plan.driver_of(found["installed"]),
+            driver=have,
             reboot=reasons,
             users=found["users"],
             warnings=_warnings(found),
@@ -166,6 +169,11 @@ def _versions(
         candidates = names(known["persistence"], branch=args["branch"])
         if any(manager.available(name) for name in candidates):
             wanted.append(_first(manager, known["persistence"], wish, url))
+    if not wanted:
+        raise Refused(
+            f"nvidia-persistenced is neither on the host nor at {url}: set "
+            "nvidia_driver_persistence to false, or renew the mirror"
+        )
     return wanted, str(have)
 
 
