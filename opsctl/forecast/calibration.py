@@ -11,10 +11,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from opsctl.forecast import carried
+from opsctl.forecast import carried, hostside
 from opsctl.forecast.figures import after_weights, agreed, least, most, pinned, speed
 from opsctl.forecast.values import Measured
-from opsctl.onhost.expect import version_key
+from opsctl.onhost.expect import gib, version_key
 from opsctl.onhost.learned import RECORDED, recorded_tokens
 
 __all__ = ["measured"]
@@ -48,10 +48,52 @@ def measured(
             from_journal,
         )  # its patterns cost more than a forecast
 
-        found = _filled(found, from_journal(journal, manifest))
-    found = _filled(found, written(calibration))
+        found = _filled(found, _of_these_cards(from_journal(journal, manifest), manifest, facts))
+    found = _filled(found, _possible(written(calibration), manifest, facts))
     served = speed(facts.get("prefill"), "what runs now")
     return replace(found, prefill=found.prefill or served)
+
+
+# Of what a card has free, a start finds more than this before its weights: the least that was seen
+# is 0.93, of a card of 16 GB. A judgement.
+_SAME_CARD = 0.85
+
+
+def _of_these_cards(
+    seen: Measured, manifest: Mapping[str, Any], facts: Mapping[str, Any]
+) -> Measured:
+    """A journal names no card: what was free before the weights tells whether it is of these. What
+    loading took holds on any."""
+    total, used = hostside.hardware(manifest, facts).total, _used(facts)
+    before = seen.free_before
+    if total is None or before is None or _SAME_CARD * (total - used) <= before <= total:
+        return seen
+    note = (
+        f"the journal is of other cards, or of cards that something else was on: {gib(before)} "
+        f"were free before the weights, and these have {gib(total)}: its free memory and tokens "
+        "were not used"
+    )
+    kept = replace(seen, tokens=None, free_before=None, free_after=None)
+    if kept.weights is None and seen.free_after is not None:
+        kept = replace(kept, weights=before - seen.free_after)
+    return replace(kept, notes=(*seen.notes, note))
+
+
+def _possible(seen: Measured, manifest: Mapping[str, Any], facts: Mapping[str, Any]) -> Measured:
+    """The owner's figures, unless these cards are smaller than what they say was free."""
+    total, before = hostside.hardware(manifest, facts).total, seen.free_before
+    if total is None or before is None or before <= total:
+        return seen
+    note = (
+        f"the owner's figures are of other cards: {gib(before)} were free before the weights, and "
+        f"these have {gib(total)}: they were not used"
+    )
+    return Measured(notes=(note,))
+
+
+def _used(facts: Mapping[str, Any]) -> int:
+    """Most that is in use of a card now, by whomever."""
+    return max((int(card.get("memory_used") or 0) for card in facts.get("gpus") or ()), default=0)
 
 
 def written(calibration: Any) -> Measured:

@@ -341,6 +341,26 @@ def test_a_draft_that_is_loaded_first_takes_of_what_is_free_after_the_weights(of
     assert any("the second" in note for note in said["notes"])
 
 
+@pytest.mark.parametrize(("name", "total"), [("NVIDIA B200", 179), ("NVIDIA H200", 140.4)])
+def test_a_journal_of_other_cards_is_not_taken_for_these(offline, name, total):
+    text = offline.folder / "start.log"
+    text.write_text(journal())
+    cards = ("--gpus", 8, "--gpu-name", name, "--gpu-total", total)
+    said = offline.json(*cards, "--ram-total", 9000, "--journal", text)
+    assert any("of other cards" in note and "94.05 GiB" in note for note in said["notes"])
+    assert said["gpu"]["tokens"] != 159277
+    same = offline.json(*GPUS, *RAM, "--journal", text)
+    assert same["gpu"]["tokens"] == 159277
+    assert not any("of other cards" in note for note in same["notes"])
+
+
+def test_figures_that_these_cards_cannot_have_are_not_taken(offline):
+    calibrated(offline, kv_tokens=159277)
+    said = offline.json("--gpus", 8, "--gpu-name", "NVIDIA H100 80GB", "--gpu-total", 79.65)
+    assert said["gpu"]["tokens"] is None
+    assert any("of other cards" in note for note in said["notes"])
+
+
 # -- wishes ---------------------------------------------------------------------------------------
 
 
