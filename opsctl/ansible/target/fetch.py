@@ -53,29 +53,36 @@ def _fetch(job: Dict[str, Any], progress: Progress) -> None:
     home = fetched.home(path)
     home.mkdir(mode=0o755, parents=True, exist_ok=True)
     with flock(home / f".{Path(path).name}.lock"):
-        if _finished_before(path, source, home):
-            return
-        part = fetched.part(path, source)
-        state = part / fetched.STATE
-        state.mkdir(mode=0o755, parents=True, exist_ok=True)
-        base = float(job.get("wait", 1.0))
-        if source.get("rsync"):
-            folder, files, kept = _patient(
-                lambda: mirror(source, home, part, progress), progress, base
-            )
-            _tell_bare(files, progress)
-            put_in_place(path, source, folder, files, kept)
-            return
-        web = Web(_sign(source, job.get("token")))
-        files = _patient(lambda: listing.files(source, web), progress, base)
+        _bring_in(path, source, job, home, progress)
+        for left in fetched.parts(path):  # of a revision that is not asked for any more
+            progress.note(f"{left.name}: given up, removed")
+            shutil.rmtree(str(left))
+
+
+def _bring_in(
+    path: str, source: Dict[str, Any], job: Dict[str, Any], home: Path, progress: Progress
+) -> None:
+    if _finished_before(path, source, home):
+        return
+    part = fetched.part(path, source)
+    state = part / fetched.STATE
+    state.mkdir(mode=0o755, parents=True, exist_ok=True)
+    base = float(job.get("wait", 1.0))
+    if source.get("rsync"):
+        folder, files, kept = _patient(lambda: mirror(source, home, part, progress), progress, base)
         _tell_bare(files, progress)
-        kept = kept_before(part, files)
-        progress.set(state="fetching", of_files=len(files), of=total(files))
-        take_over(path, part, files, kept, progress)
-        missing = [f for f in files if f["path"] not in kept]
-        demand_space(home, total(missing), list(state.glob("*.partial")))
-        _bring(files, kept, part, web, job, progress)
-        put_in_place(path, source, part, files, kept)
+        put_in_place(path, source, folder, files, kept)
+        return
+    web = Web(_sign(source, job.get("token")))
+    files = _patient(lambda: listing.files(source, web), progress, base)
+    _tell_bare(files, progress)
+    kept = kept_before(part, files)
+    progress.set(state="fetching", of_files=len(files), of=total(files))
+    take_over(path, part, files, kept, progress)
+    missing = [f for f in files if f["path"] not in kept]
+    demand_space(home, total(missing), list(state.glob("*.partial")))
+    _bring(files, kept, part, web, job, progress)
+    put_in_place(path, source, part, files, kept)
 
 
 def _tell_bare(files: List[Dict[str, Any]], progress: Progress) -> None:
@@ -112,7 +119,6 @@ def _finished_before(path: str, source: Dict[str, Any], home: Path) -> bool:
     for folder in reversed(fetched.revisions(path)):
         if fetched.stamp(str(folder)).get("id") == want and not fetched.damaged(str(folder)):
             link(Path(path), f".fetched/{folder.name}")
-            shutil.rmtree(str(fetched.part(path, source)), ignore_errors=True)
             return True
     return False
 

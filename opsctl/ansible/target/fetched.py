@@ -78,6 +78,13 @@ def revisions(path: str) -> List[Path]:
     return sorted(p for p in folder.iterdir() if form.fullmatch(p.name) and p.is_dir())
 
 
+def parts(path: str) -> List[Path]:
+    """Every revision of this model that is, or once was, on its way."""
+    form = re.compile(re.escape(Path(path).name) + r"-[0-9a-f]{12}\.part")
+    folder = home(path)
+    return sorted(p for p in folder.iterdir() if form.fullmatch(p.name)) if folder.is_dir() else []
+
+
 def serving(path: str) -> List[int]:
     """Processes that name this very path in their command: an engine that runs from it."""
     found = []

@@ -36,6 +36,7 @@ class Stock:
     hits: list[tuple[str, str]] = field(default_factory=list)  # path, Range
     authorized: list[tuple[str, str]] = field(default_factory=list)  # path, Authorization
     edition: int = 0  # part of every ETag
+    sent: int = 0  # bytes of all answers
 
     def manifest(self) -> bytes:
         rows = (f"{hashlib.sha256(b).hexdigest()}  {p}\n" for p, b in self.files.items())
@@ -200,6 +201,7 @@ class _Handler(BaseHTTPRequestHandler):
         try:
             for at in range(0, len(body), step):
                 self.wfile.write(body[at : at + step])
+                self.stock.sent += len(body[at : at + step])
                 if self.stock.rate:
                     time.sleep(step / self.stock.rate)
         except OSError:

@@ -264,6 +264,15 @@ def test_another_revision_lands_beside_and_takes_what_is_the_same(path: Path) ->
     whole(path, second.files)
 
 
+def test_what_was_given_up_half_way_is_removed_when_another_revision_stands(path: Path) -> None:
+    stock = src.Stock(src.small_model(), faults={SHARD: ["404"]})
+    with src.served(stock) as address:
+        run(path, hub(address, exclude=["nothing"]), code=fetch.REFUSED)
+        assert fetched.parts(str(path))
+        run(path, hub(address))
+    whole(path, stock.files)
+
+
 def test_a_file_that_was_lost_is_brought_again(path: Path) -> None:
     stock = src.Stock(src.small_model())
     with src.served(stock) as address:
