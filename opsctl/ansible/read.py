@@ -10,7 +10,7 @@ from typing import Any
 
 from ansible.plugins.action import ActionBase
 
-from opsctl.ansible.reading import read_hosts
+from opsctl.ansible.reading import read_as_far
 from opsctl.errors import SpecError
 
 OUT = "OPSCTL_READ_OUT"
@@ -33,17 +33,17 @@ class ActionModule(ActionBase):  # type: ignore[misc]
             message = f"{OUT} must name the file that the descriptions are written to"
             return {"failed": True, "msg": message}
         names = [str(name) for name in task_vars["ansible_play_hosts_all"]]
-        try:
-            document: dict[str, Any] = {
-                "hosts": read_hosts(names, task_vars["hostvars"], self._loader),
-                "sources": sources(
-                    task_vars.get("ansible_inventory_sources") or (), self._loader.get_basedir()
-                ),
-            }
-        except SpecError as error:
-            write(Path(out), {"problems": [dataclasses.asdict(p) for p in error.problems]})
-            return {"failed": True, "msg": str(error)}
+        hosts, unread = read_as_far(names, task_vars["hostvars"], self._loader)
+        document: dict[str, Any] = {
+            "hosts": hosts,
+            "unread": [dataclasses.asdict(problem) for problem in unread],
+            "sources": sources(
+                task_vars.get("ansible_inventory_sources") or (), self._loader.get_basedir()
+            ),
+        }
         write(Path(out), document)
+        if unread:
+            return {"failed": True, "msg": str(SpecError(unread))}
         return {"changed": False, "count": len(names)}
 
 

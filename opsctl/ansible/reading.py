@@ -17,8 +17,10 @@ from ansible import constants, context
 from ansible.errors import AnsibleError
 from ansible.template import Templar
 
-from opsctl.errors import Problem, Problems
+from opsctl.errors import Problem, Problems, SpecError
 
+# Stands for a secret that cannot be read: the rest of the description can be judged all the same.
+UNREAD = "(not read)"
 DESCRIPTIONS = ("sglang_services", "sglang_overrides")
 
 # What a connection is built from. Facts such as ansible_ssh_host_key_* are not part of it.
@@ -69,7 +71,7 @@ class Values:
                 done = done.data
         except AnsibleError as error:
             self.problems.add(Problem(_first_line(error), file=file, host=self.host, key=key))
-            return None
+            return UNREAD if ".secrets." in key else None
         return self._native(done, key, file)
 
     def _native(self, value: Any, key: str, file: str) -> Any:
@@ -120,10 +122,20 @@ def origin(value: Any) -> str:
 
 def read_hosts(names: Iterable[str], hostvars: Any, loader: Any) -> dict[str, dict[str, Any]]:
     """Descriptions by host name. Raises SpecError with every value that cannot be read."""
+    found, unread = read_as_far(names, hostvars, loader)
+    if unread:
+        raise SpecError(unread)
+    return found
+
+
+def read_as_far(
+    names: Iterable[str], hostvars: Any, loader: Any
+) -> tuple[dict[str, dict[str, Any]], list[Problem]]:
+    """Descriptions by host name, and every value that cannot be read: it is None there, or
+    UNREAD for a secret."""
     problems = Problems()
     found = {name: _read_host(name, hostvars, loader, problems) for name in names}
-    problems.raise_if_any()
-    return found
+    return found, problems.found
 
 
 def read_variables(

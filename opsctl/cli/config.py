@@ -4,6 +4,7 @@ and what a flag means."""
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -11,7 +12,7 @@ import typer
 from opsctl.cli import completing
 from opsctl.cli.console import data, show, talk, write
 from opsctl.cli.frame import Output, Settings, framed
-from opsctl.errors import SpecError
+from opsctl.errors import Problem, SpecError
 
 if TYPE_CHECKING:
     from opsctl.inventory import Selected
@@ -82,8 +83,8 @@ def validate(settings: Settings) -> None:
     """
     from opsctl import spec
 
-    raw, chosen = _read(settings, None)
-    problems = spec.validate(raw, chosen.names)
+    raw, chosen = _read(settings, None, whole=False)
+    problems = _problems(raw, chosen.names)
     notes = spec.notes(raw, chosen.names)
     if settings.form is not Output.text:
         found = [{**vars_of(p), "grave": p in problems} for p in (*problems, *notes)]
@@ -143,11 +144,26 @@ def explain(
         show(page(one, uses), settings)
 
 
-def _read(settings: Settings, services: list[str] | None) -> tuple[dict[str, Any], Selected]:
+def _problems(raw: dict[str, Any], hosts: Sequence[str]) -> list[Problem]:
+    """What cannot be read, and what is wrong with the rest: nothing is said of a value that is
+    not there to be judged."""
+    from opsctl import inventory, spec
+
+    unread = [one for one in inventory.unread(raw) if one.host in hosts]
+    silent = {one.key.partition(".")[2] for one in unread if one.key.startswith("sglang_")}
+    rest = [one for one in spec.validate(raw, hosts) if f"{one.service}.{one.key}" not in silent]
+    return [*spec.together(unread), *rest]
+
+
+def _read(
+    settings: Settings, services: list[str] | None, *, whole: bool = True
+) -> tuple[dict[str, Any], Selected]:
     from opsctl import inventory
 
     path = inventory.find(settings.inventory)
-    raw = inventory.document(path)
+    raw = inventory.as_far(path)
+    if whole:
+        inventory.must_be_read(raw)
     book = inventory.book_of(path, raw)
     return raw, inventory.select(book, services or (), settings.hosts)
 

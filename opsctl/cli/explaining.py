@@ -58,8 +58,9 @@ def _described(name: str, service: str, settings: Settings) -> Iterator[Use]:
     from opsctl import inventory, spec
 
     path = inventory.find(settings.inventory)
-    raw = inventory.document(path)
+    raw = inventory.as_far(path)
     chosen = inventory.select(inventory.book_of(path, raw), [service], settings.hosts)
+    inventory.must_be_read(raw, chosen.names, service, secrets=False)
     for host in chosen.names:
         one = spec.load(raw, host)[service]
         rows = [row for row in spec.show(raw, host) if row.service == service]

@@ -74,8 +74,9 @@ def of_hosts(
 
     _only_offline(name, given, files)
     path = inventory.find(settings.inventory)
-    raw = inventory.document(path)
+    raw = inventory.as_far(path)
     chosen = inventory.select(inventory.book_of(path, raw), [name], settings.hosts)
+    inventory.must_be_read(raw, chosen.names, name, secrets=False)
 
     def ask(host: Host) -> Question:
         return _of_host(host, name, raw["hosts"][host.name], given, files, sets)

@@ -7,7 +7,7 @@ names and addresses, without secrets, from a cache that is as old as the invento
 from opsctl.inventory.book import book
 from opsctl.inventory.locate import find
 from opsctl.inventory.model import Book, BookEntry, HostEntry, Inventory
-from opsctl.inventory.reader import book_of, document, parse, read
+from opsctl.inventory.reader import as_far, book_of, document, must_be_read, parse, read, unread
 from opsctl.inventory.select import Selected, select
 
 __all__ = [
@@ -16,11 +16,14 @@ __all__ = [
     "HostEntry",
     "Inventory",
     "Selected",
+    "as_far",
     "book",
     "book_of",
     "document",
     "find",
+    "must_be_read",
     "parse",
     "read",
     "select",
+    "unread",
 ]

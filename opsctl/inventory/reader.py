@@ -72,7 +72,14 @@ def book_of(path: Path, raw: dict[str, Any]) -> Book:
 
 
 def document(path: Path, limit: str | None = None) -> dict[str, Any]:
-    """What the reader play says, as it stands."""
+    """What the reader play says. Raises SpecError with every value that it could not read."""
+    raw = as_far(path, limit)
+    must_be_read(raw)
+    return raw
+
+
+def as_far(path: Path, limit: str | None = None) -> dict[str, Any]:
+    """The same with gaps: `unread` of it lists them. For those who only look."""
     with tempfile.TemporaryDirectory(prefix="opsctl-", dir=MEMORY) as folder:
         out = Path(folder) / "read.json"
         out.touch(mode=0o600)
@@ -85,6 +92,39 @@ def document(path: Path, limit: str | None = None) -> dict[str, Any]:
         )
     raw: dict[str, Any] = json.loads(text)
     return raw
+
+
+def unread(raw: dict[str, Any]) -> list[Problem]:
+    """Values that Ansible could not template or decrypt."""
+    return [Problem(**problem) for problem in raw.get("unread") or ()]
+
+
+def must_be_read(
+    raw: dict[str, Any],
+    hosts: Collection[str] | None = None,
+    service: str = "",
+    *,
+    secrets: bool = True,
+) -> None:
+    """Raises SpecError for what could not be read of these hosts (all if None) and of this
+    service; without `secrets`, secrets do not count."""
+    from opsctl.spec import together
+
+    found = [
+        problem
+        for problem in unread(raw)
+        if (hosts is None or problem.host in hosts)
+        and (secrets or ".secrets." not in problem.key)
+        and (not service or _about(problem.key) in ("", service))
+    ]
+    if found:
+        raise SpecError(together(found))
+
+
+def _about(key: str) -> str:
+    """The service of a key such as sglang_overrides.NAME.flags; "": it is of the whole host."""
+    parts = key.split(".")
+    return parts[1] if parts[0].startswith("sglang_") and len(parts) > 1 else ""
 
 
 def _play(path: Path, limit: str | None, out: Path) -> None:
@@ -110,8 +150,7 @@ def _play(path: Path, limit: str | None, out: Path) -> None:
             step="read the inventory",
             hint="is a vault waiting for its password? set vault_password_file in ansible.cfg",
         ) from None
-    if done.returncode != 0:
-        _refused(out)
+    if done.returncode != 0 and not _has_gaps(out):
         if found := mistakes(path):
             raise SpecError(found)
         said = (done.stdout + done.stderr).splitlines()
@@ -123,12 +162,10 @@ def _play(path: Path, limit: str | None, out: Path) -> None:
         )
 
 
-def _refused(out: Path) -> None:
-    """Raises SpecError if the play could say by itself what is wrong."""
+def _has_gaps(out: Path) -> bool:
+    """Whether the play failed because of values that it could not read, and wrote the rest."""
     text = out.read_text(encoding="utf-8")
-    problems = json.loads(text).get("problems") if text else None
-    if problems:
-        raise SpecError([Problem(**problem) for problem in problems])
+    return bool(text and json.loads(text).get("unread"))
 
 
 def _ansible_playbook() -> str:

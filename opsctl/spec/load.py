@@ -52,12 +52,15 @@ def check(
     strangers = {problem.service for problem in found}
     changes = {name: part for name, part in overrides.items() if name not in strangers}
     right: dict[str, Service] = {}
+    wrongs: dict[str, Any] = {}
     for name, written in merge(services, changes).items():
         service, wrong = _service(name, written, login)
         found += wrong
         if service is not None and not wrong:
             right[name] = service
-    return right, found + conflicts(right)
+        else:
+            wrongs[name] = written
+    return right, found + conflicts(right, wrongs)
 
 
 def placed(found: Sequence[Problem], said: Mapping[str, Any], host: str) -> list[Problem]:

@@ -89,7 +89,18 @@ def test_wrong_descriptions(parts: dict[str, Any], words: list[str]) -> None:
 
 def test_one_run_tells_everything() -> None:
     wrong = with_(port=0, flags={"tp": 8, "hicache-rat": 1}, model={"pth": "/x"})
-    assert len(said({"k": wrong, "Bad Name": GOOD})) == 6
+    assert len(said({"k": wrong, "Bad Name": GOOD})) == 7  # both would take all GPUs
+
+
+def test_what_is_wrong_with_a_service_hides_no_conflict_of_it() -> None:
+    one = with_(gpus=[0, 0, 1], port=30000)
+    two = with_(gpus=[1, 2], port=30000, flags={"tp": 2, "hicache-rat": 1})
+    text = "\n".join(said({"one": one, "two": two}))
+    for words in ("hicache-rat", "is the port of one too", "GPU 1 belongs to one too"):
+        assert words in text
+    assert "service one, key gpus" in text
+    odd = with_(gpus="all", port="30000")
+    assert not any("belongs" in line for line in said({"one": odd, "two": two}))
 
 
 CONFLICTS: list[tuple[dict[str, Any], dict[str, Any], list[str]]] = [
