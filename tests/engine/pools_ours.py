@@ -87,16 +87,13 @@ def groups(said: Answer) -> dict[str, int]:
     return {name: size for name, size in found.items() if size}
 
 
-def compare_device(found: Device, said: Answer, sides: Sides, *, staged: bool) -> None:
+def compare_device(found: Device, said: Answer, sides: Sides) -> None:
     assert found.tokens is not None, "tokens are not told, though free memory is known"
     sides.same("tokens", found.tokens.value, said["tokens"])
     sides.same("page", found.page, said["page"])
     sides.same("mem-fraction-static", found.fraction, said["fraction"])
     if found.max_running is not None:
-        # Up to 0.5.9 each stage counts its requests by its own memory, and ours are the least.
-        more = staged and said["requests"] > found.max_running
-        least = found.max_running if more else said["requests"]
-        sides.same("requests at once", found.max_running, least)
+        sides.same("requests at once", found.max_running, said["requests"])
     if said["charged"] is not None and "slots" not in said and "swa" not in said:
         sides.same("charged bytes a token", found.charged, said["charged"])
     theirs = groups(said)

@@ -145,8 +145,7 @@ def judged(version: str, family: Family, judge: PoolJudge, asked: dict[str, Any]
     if "error" in said:
         sides.lines.append(f"the engine refuses, we do not: {said['error']} at {said['where']}")
     else:
-        staged = version == "0.5.9" and "pp_size" in asked["flags"]
-        compare_device(found, said, sides, staged=staged)
+        compare_device(found, said, sides)
         if "host" in said:
             compare_host(pools, said, sides)
     if not sides.lines:

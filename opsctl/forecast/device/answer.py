@@ -30,6 +30,10 @@ from opsctl.forecast.values import (
 from opsctl.onhost.expect import gib
 from opsctl.onhost.learned import band
 
+# Before, the stages of a pipeline agreed on tokens only after each had counted its requests
+# (0.5.9 model_runner_kv_cache_mixin.py, init_memory_pool).
+_AGREED = (0, 5, 10)
+
 
 def device(case: Case, *, steps: bool = False) -> tuple[Device, ...]:
     """One for each pipeline stage that has a rank here. Raises NoForecast by name.
@@ -186,4 +190,7 @@ def _running(case: Case, set_: Settings, stage: Stage, sizes: Sizes, index: int)
         if stage.state.each is None or not sizes.slots[index]:
             return None
         state = sizes.slots[index] // stage.state.each
-    return requests(sizes.tokens, sizes.profiled, int(context), set_, state)
+    profiled = sizes.profiled
+    if sizes.own and set_.key < _AGREED:
+        profiled = sizes.own[index]
+    return requests(sizes.tokens, profiled, int(context), set_, state)

@@ -18,12 +18,14 @@ GiB = 1 << 30
 @dataclass(frozen=True, slots=True)
 class Sizes:
     """`profiled`: tokens before caps and pages; `tokens`: what the engine logs as
-    max_total_num_tokens; `swa`: rows of the window pool; `slots`: of recurrent state, by stage."""
+    max_total_num_tokens; `swa`: rows of the window pool; `slots`: of recurrent state, by stage;
+    `own`: what each stage profiled by itself, where its memory is known."""
 
     profiled: int
     tokens: int
     swa: int
     slots: tuple[int, ...]
+    own: tuple[int, ...] = ()
 
 
 def from_memory(rest: float, plan: Plan, set_: Settings, page: int) -> Sizes:
@@ -32,11 +34,12 @@ def from_memory(rest: float, plan: Plan, set_: Settings, page: int) -> Sizes:
     Raises NoForecast where the engine would refuse to start.
     """
     found = [_profile(stage, rest, set_) for stage in plan.stages]
-    profiled = min(tokens for tokens, _ in found)
-    capacity = profiled
+    own = tuple(tokens for tokens, _ in found)
+    profiled = capacity = min(own)
     if set_.key < (0, 5, 7) and set_.algorithm and set_.algorithm != "NGRAM":
         capacity += _extra(plan, set_, found[0][1])
-    return _finish(profiled, capacity, tuple(slots for _, slots in found), plan, set_, page)
+    sizes = _finish(profiled, capacity, tuple(slots for _, slots in found), plan, set_, page)
+    return replace(sizes, own=own) if len(own) > 1 else sizes
 
 
 def between(
