@@ -33,7 +33,8 @@ def _lines(said: Outlook) -> Iterator[str]:
         if pools:
             yield f"# host memory of one rank{stage}"
             for pool in pools:
-                yield from _pool(said.case, device, pool)
+                other = next((one.tokens for one in pools if one.name == pool.like), None)
+                yield from _pool(said.case, device, pool, other)
     yield "# RAM of the host"
     yield from _ram(said)
     if said.start:
@@ -42,8 +43,9 @@ def _lines(said: Outlook) -> Iterator[str]:
             yield f"{name}: {_span(figure)}, {figure.basis}: {figure.source}"
 
 
-def _pool(case: Case, device: Device, pool: HostPool) -> Iterator[str]:
-    """How HostKVCache of this version sizes the pool."""
+def _pool(case: Case, device: Device, pool: HostPool, other: int | None) -> Iterator[str]:
+    """How HostKVCache of this version sizes the pool. `other`: tokens of the pool that it is
+    like."""
     if pool.refused:
         yield pool.refused
         return
@@ -52,7 +54,8 @@ def _pool(case: Case, device: Device, pool: HostPool) -> Iterator[str]:
         yield f"{name}: the size is not known before the tokens of the GPU are"
         return
     if pool.like:
-        yield f"{name}: takes the tokens of pool {pool.like}: {count(pool.tokens)}"
+        own = "" if other == pool.tokens else ", divided and rounded once more"
+        yield f"{name}: takes the tokens of pool {pool.like}{own}: {count(pool.tokens)}"
     elif pool.size:
         yield (
             f"{name}: hicache-size {pool.size:g} GB / {count(pool.bytes_per_token)} B a token, "

@@ -156,8 +156,11 @@ def _tokens(case: Case, stage: Stage, left: Rest | str, rows: Rows, page: int) -
         yield f"{left.value:.3f} GiB / {stage.charged:,.10g} B = {count(value.profiled)} tokens"
     if stage.state is not None and any(value.slots):
         slots = max(value.slots)
-        size = slots * stage.state.kept / GiB
-        yield f"{count(slots)} slots of recurrent state = {size:.2f} GiB; KV gets what is left"
+        size = (slots + 1) * stage.state.kept / GiB
+        yield (
+            f"{count(slots)} slots of recurrent state and one of padding = {size:.2f} GiB; KV gets "
+            "what is left"
+        )
     limit = case.flags.get("max-total-tokens")
     if limit is not None:
         yield f"max-total-tokens caps at {count(int(limit))}"

@@ -124,6 +124,29 @@ def test_each_kind(
         assert part in text, text
 
 
+def test_slots_are_as_large_as_their_pool() -> None:
+    said = outlook(question(GDN, "0.5.23", 2, {}), steps=True)
+    pool = next(one for one in said.result.device.pools if one.name == "mamba")
+    slots = f"{pool.rows.value:,} slots of recurrent state and one of padding"
+    assert f"{slots} = {pool.bytes.value / 2**30:.2f} GiB" in "\n".join(explain(said))
+
+
+def test_a_pool_that_is_not_as_its_neighbour_says_so() -> None:
+    flags = {
+        **TIER,
+        "speculative-algorithm": "EAGLE",
+        "speculative-num-steps": 3,
+        "speculative-eagle-topk": 1,
+        "speculative-num-draft-tokens": 4,
+    }
+    config = {**MLA, "num_nextn_predict_layers": 1}
+    said = outlook(question(config, "0.5.17", 8, flags), steps=True)
+    tokens = {pool.name: pool.tokens for pool in said.result.pools[0]}
+    assert tokens["draft"] != tokens["kv"]
+    line = next(one for one in explain(said) if one.startswith("pool draft: takes"))
+    assert line.endswith(f"pool kv, divided and rounded once more: {tokens['draft']:,}")
+
+
 def test_sections_and_the_sum_of_the_ram() -> None:
     asked = question(MLA, "0.5.9", 8, TIER)
     lines = explain(outlook(asked, steps=True))
