@@ -103,10 +103,14 @@ def _enough(name: str, service: Service) -> list[Problem]:
         return []
     return [
         Problem(
-            f"{len(service.gpus)} GPUs are too few: the flags make {ranks} ranks on this host, "
+            f"{_few(len(service.gpus))} too few: the flags make {ranks} ranks on this host, "
             f"which take {needed}",
             service=name,
             key="gpus",
             value=str(list(service.gpus)),
         )
     ]
+
+
+def _few(gpus: int) -> str:
+    return "1 GPU is" if gpus == 1 else f"{gpus} GPUs are"

@@ -57,7 +57,7 @@ WRONG: list[tuple[dict[str, Any], list[str]]] = [
     ({"gpus": [0], "env": {"CUDA_VISIBLE_DEVICES": "0"}}, ["keep one of the two"]),
     ({"gpus": [0, 0]}, ["names a GPU twice"]),
     ({"gpus": []}, ["at least one GPU"]),
-    ({"gpus": [0]}, ["1 GPUs are too few", "2 ranks", "take 2"]),
+    ({"gpus": [0]}, ["1 GPU is too few", "2 ranks", "take 2"]),
     ({"port": 0}, ["key port: is out of range (value: 0)"]),
     ({"host": "a b"}, ["IP address or a host name"]),
     ({"user": "root"}, ["not root"]),
