@@ -57,7 +57,7 @@ FAULTS = table(
           "CUDA {cuda} needs a driver of its own major release",
           "upgrade the driver, or install a torch for an older CUDA"),
     Fault("memlock", "memlock", FAIL, "a process that may pin little memory",
-          "host pools are pinned; the driver refuses or they are slow",
+          "host pools are pinned; if the unit asks for infinity, systemd itself was not allowed it",
           "LimitMEMLOCK=infinity in the unit; then opsctl restart {service}"),
     Fault("nofile", "nofile", WARN, "a process that may open few files",
           "each request and each weight file takes some",
@@ -125,11 +125,11 @@ def _limits(service: Mapping[str, Any], found: Found) -> None:
     name, limits = service["service"], hostfacts.parse_limits(service["limits"])
     locked = limits.get("Max locked memory")
     if locked and locked[0] is not None and locked[0] < LEAST_MEMLOCK:
-        text = f"process {service['unit']['pid']} may pin {gib(locked[0])}"
+        text = f"{name}'s process may pin {gib(locked[0])}"
         found.fault("memlock", text, name)
     opened = limits.get("Max open files")
     if opened and opened[0] is not None and opened[0] < LEAST_NOFILE:
-        text = f"process {service['unit']['pid']} may open {opened[0]} files"
+        text = f"{name}'s process may open {opened[0]} files"
         found.fault("nofile", text, name)
 
 
