@@ -108,7 +108,7 @@ ROWS = [
 def test_installed_offline_with_hashes(
     lab_host: Any, inventory: Path, tmp_path: Path, version: str, uv: bool
 ) -> None:
-    lab_host.sh("ip route del default 2>/dev/null; test -z \"$(ip route show default)\"")
+    lab_host.sh('ip route del default 2>/dev/null; test -z "$(ip route show default)"')
     folder = mirror(version)
     file = tmp_path / "requirements.txt"
     requirements(folder, file, uv=uv)

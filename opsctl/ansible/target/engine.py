@@ -164,11 +164,7 @@ def _build(host: Host, args: Dict[str, Any]) -> None:
     folder.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
     with flock(folder.parent / ".lock", patience=5.0):
         if read_json(folder / STAMP) is None:
-            if folder.exists() and _in_use(str(folder)):
-                raise Refused(
-                    f"{folder} is not whole, and process {_in_use(str(folder))[0]} uses it"
-                )
-            shutil.rmtree(str(folder), ignore_errors=True)
+            _remove_torn(folder)
             _install(folder, args["install"])
             found = installed(str(folder))
             if not is_version(found, args["version"]):
@@ -182,6 +178,17 @@ def _build(host: Host, args: Dict[str, Any]) -> None:
         if args["wheels_wanted"]:
             shutil.rmtree(str(_wheels(args)), ignore_errors=True)
     host.changed(args["root"], before, want)
+
+
+def _remove_torn(folder: Path) -> None:
+    """Builds of this root that did not come to their end, whatever they were of."""
+    form = re.compile(re.escape(folder.name[:-12]) + "[0-9a-f]{12}")
+    for torn in [p for p in folder.parent.iterdir() if form.fullmatch(p.name)]:
+        if read_json(torn / STAMP) is None:
+            users = _in_use(str(torn))
+            if users:
+                raise Refused(f"{torn} is not whole, and process {users[0]} uses it")
+            shutil.rmtree(str(torn), ignore_errors=True)
 
 
 def _install(folder: Path, install: Dict[str, Any]) -> None:

@@ -74,8 +74,11 @@ def test_a_torn_build_is_made_anew(tmp_path: Path, built: list[Path]) -> None:
     torn = tmp_path / ".builds" / f"0.5.9-{digest[:12]}"
     torn.mkdir(parents=True)
     (torn / "half").touch()
+    given_up, other = torn.with_name("0.5.9-0123456789ab"), torn.with_name("0.5.9-x-0123456789ab")
+    given_up.mkdir()
+    other.mkdir()
     main(args(root, "build"))
-    assert not (torn / "half").exists()
+    assert not (torn / "half").exists() and not given_up.exists() and other.exists()
 
 
 def test_other_requirements_are_built_beside_and_then_exchanged(
