@@ -1,6 +1,7 @@
 """`opsctl forecast` as a whole: the reference deployment to the digit, wishes, and wrong input."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -612,3 +613,18 @@ def test_what_a_host_tells_itself_cannot_be_typed(cli):
     done = cli("forecast", "kimi", "--ram-total", "449")
     assert done.exit_code == 2
     assert "--ram-total is for a description in a file" in done.stderr
+
+
+def test_a_fraction_is_told_as_a_person_reads_it(offline):
+    """The engine chooses 0.7721792968749999 for a model with a vision tower."""
+    said = offline.json(*GPUS, "--set", "mem-fraction-static=null")
+    text = str(said["gpu"]["mem_fraction_static"])
+    assert len(text) <= len("0.123456")
+
+
+def test_thousands_stand_apart_and_no_exponent_is_told(offline):
+    done = offline.run(
+        *offline.model, *offline.draft, *GPUS, *FREE, *RAM, "--fit", "context-length"
+    )
+    line = next(one for one in done.stdout.splitlines() if one.startswith("largest that fits"))
+    assert re.search(r"\d\d,\d{3} tokens$", line)
