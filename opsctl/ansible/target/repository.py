@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import platform
-import urllib.request
 from pathlib import Path
 from typing import Any, Dict, Mapping, Tuple, Union
 
@@ -54,6 +53,8 @@ def key_of(asked: Mapping[str, Any], url: str) -> bytes:
         content = read(Path(place))
         if content and wanted in fingerprints(content):
             return content
+    import urllib.request  # slow to import, and needed once in a host's life
+
     try:
         with urllib.request.urlopen(str(asked["key"]), timeout=20) as answer:
             return _judged(answer.read(1 << 20), wanted, str(asked["key"]))
