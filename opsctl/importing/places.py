@@ -83,6 +83,12 @@ def _model(found: dict[str, Any], placed: Places, models: str, model: str, repor
             )
     elif placed.model != written:
         report.note("changed", f"model-path: {written} → {placed.model}", "as --model-path says")
+    if placed.model.startswith(("/home/", "/root")):
+        report.note(
+            "told",
+            f"model-path: {placed.model}",
+            "in a home: the user of the service must be able to read it",
+        )
     placed.served_name = served
     if served is None and placed.model != written:
         placed.served_name = placed.values["served-model-name"] = written

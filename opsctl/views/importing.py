@@ -34,12 +34,9 @@ def report(imported: Imported) -> RenderableType:
 
     parts: list[RenderableType] = []
     if imported.service is not None:
-        flags = imported.service.get("flags", {})
-        parts.append(
-            Text(
-                f"{imported.name}: {len(flags)} flags; it renders to an equivalent command", "bold"
-            )
-        )
+        count = len(imported.service.get("flags", {}))
+        flags = "1 flag" if count == 1 else f"{count} flags"
+        parts.append(Text(f"{imported.name}: {flags}; it renders to an equivalent command", "bold"))
     for kind, heading in KINDS.items():
         if group := [note for note in imported.notes if note.kind == kind]:
             parts += [Text(heading, "bold"), *(_note(note) for note in group)]
