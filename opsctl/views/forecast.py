@@ -55,6 +55,7 @@ def _told(who: str, said: Outlook) -> Iterator[RenderableType]:
     style = STYLE.get(said.verdict, "bold")
     yield Text(f"{who}: {headline(said)}", style)
     yield from (_hanging(" ", why, style) for why in said.result.fit.reasons)
+    yield _hanging("model ", model(said), "")
     yield _figures(said)
     yield from _advisories(said)
     yield from (_hanging("note:", note, "dim") for note in said.notes)
@@ -70,6 +71,12 @@ def _hanging(label: str, text: str, style: str) -> RenderableType:
     grid.add_column(overflow="fold")
     grid.add_row(Text(label, style), Text(harmless(text), style))
     return grid
+
+
+def model(said: Outlook) -> str:
+    shape = said.case.shape
+    kinds = ", ".join(said.kinds)
+    return f"{shape.architecture}, {shape.layers} layers, {kinds}: {said.model}"
 
 
 def headline(said: Outlook) -> str:
@@ -98,9 +105,6 @@ def _figures(said: Outlook) -> Table:
 
 
 def sections(said: Outlook) -> Iterator[tuple[str, list[Row]]]:
-    shape = said.case.shape
-    kind = f"{shape.layers} layers, {', '.join(said.kinds)}"
-    yield "model", [(kind, harmless(shape.architecture), harmless(said.model))]
     devices = said.result.devices
     for n, device in enumerate(devices):
         where = f" PP{device.stage}" if len(devices) > 1 else ""
