@@ -235,9 +235,12 @@ class _Trial:
                 f"judged by the GPU alone: no context length changes what RAM takes: {reasons}",
             )
         if self.dial.flag in (RATIO, SIZE):
+            tight = best is not None and best.fit.gpu == TIGHT
+            gpu = ("judged by RAM alone: the GPU is tight with any tier",) if tight else ()
             if parsed(self.case.version) < BY_RANKS:
-                return ()
+                return gpu
             return (
+                *gpu,
                 f"{self.case.version} tests each rank's pool against its share of what the other "
                 "ranks have left: the value passes in every order of ranks; a larger one may start "
                 "today and fail tomorrow",

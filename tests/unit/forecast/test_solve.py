@@ -140,3 +140,12 @@ def test_a_description_takes_every_value_that_may_be_answered(key):
         described("one", entry, ())
     except SpecError as error:
         pytest.fail(str(error))
+
+
+def test_a_tier_is_judged_by_ram_and_says_that_the_gpu_is_tight():
+    """0.95 of 78.5 GiB leaves less than the 5 GiB that activations are allowed."""
+    entry = {**QWEN, "flags": {"tp-size": 1, "mem-fraction-static": 0.95}}
+    given = {**H100, "gpus": 1, "gpu_free_after": 17.2}
+    found = solved(question(entry, "Qwen3-32B", **given), "hicache-ratio")
+    assert found.value is not None and found.result.fit.gpu == "tight"
+    assert any("the GPU is tight" in note for note in found.notes)
