@@ -105,6 +105,7 @@ def test_the_codes_are_those_that_are_documented():
         "SpecError": 2,
         "NothingSelected": 2,
         "Refused": 2,
+        "NotExamined": 2,
         "ChangesPending": 3,
         "StalePlan": 3,
         "Unreachable": 4,
