@@ -284,7 +284,7 @@ def same(now: Any, expected: Any) -> bool:
 def test_the_real_engine_agrees(version: str, judges: Callable[[str], tuple[Judge, Path]]) -> None:
     judge, folder = judges(version)
 
-    @settings(max_examples=400, deadline=None, suppress_health_check=list(HealthCheck))
+    @settings(max_examples=250, deadline=None, suppress_health_check=list(HealthCheck))
     @given(services(version), st.sampled_from(sorted(MODELS)), st.sampled_from(CARDS), ENV)
     def agree(
         flags: dict[str, Any], name: str, card: tuple[int, tuple[int, int]], env: dict[str, str]
