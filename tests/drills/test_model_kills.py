@@ -6,13 +6,17 @@ The table in docs/drills.md is written from here.
 from __future__ import annotations
 
 import importlib.util
+import json
 import random
+import subprocess
 import sys
 import time
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from opsctl.ansible.program import fetch_program
 
 ROOT = Path(__file__).resolve().parents[2]
 _spec = importlib.util.spec_from_file_location("model_role", ROOT / "tests/lab/test_model_role.py")
@@ -59,7 +63,7 @@ def test_killed_ten_times(lab_hosts: list[Any], tmp_path: Path, number: int) -> 
     shards = [name for name in files if name.endswith(".safetensors")]
     faults = {name: spans.choices(FAULTS, k=3) for name in shards}
     told = sorted({fault for row in faults.values() for fault in row})
-    stock = src.Stock(files, faults=faults, token=src.TOKEN, rate=400_000)
+    stock = src.Stock(files, faults=faults, token=src.TOKEN, rate=150_000)
     with src.served(stock, role.bridge()) as address:
         fleet.describe(host, role.hub(address, token=src.TOKEN))
         launch(fleet, host)
@@ -75,7 +79,7 @@ def test_killed_ten_times(lab_hosts: list[Any], tmp_path: Path, number: int) -> 
                 launch(fleet, host)
             assert host.sh(f"ls {role.PATH}", check=False).returncode != 0
         stock.rate = 0
-        assert "changed=1" in fleet.play(host)
+        fleet.play(host)  # it may have come to its end by itself meanwhile
         role.whole(host, files)
         assert "changed=0" in fleet.play(host)
     size = sum(map(len, files.values()))
@@ -83,6 +87,32 @@ def test_killed_ten_times(lab_hosts: list[Any], tmp_path: Path, number: int) -> 
         f"| {number} | 8 | 2 | {', '.join(told)} | {size / 1e6:.0f} MB | {stock.sent / 1e6:.0f} MB "
         "| every hash right; a second run changes nothing |"
     )
+    print(ROWS[-1])
+
+
+def test_the_program_alone_killed_fifty_times(tmp_path: Path) -> None:
+    """Without systemd and Ansible, on this machine: one fetch, SIGKILL at 50 random moments."""
+    path, spans = tmp_path / "models" / "Tiny", random.Random(50)
+    (tmp_path / "fetch.py").write_text(fetch_program())
+    files = dict(src.small_model(4, 32_000_000))
+    stock, resumed = src.Stock(files, rate=1_500_000), 0
+    with src.served(stock) as address:
+        job = {"path": str(path), "source": role.hub(address), "token": None, "wait": 0.01}
+        (tmp_path / "job.json").write_text(json.dumps(job))
+        for _ in range(50):
+            before = len(stock.hits)
+            began = subprocess.Popen([sys.executable, "-I", "-S", str(tmp_path / "fetch.py")])
+            role.until(lambda before=before: len(stock.hits) > before, 60)
+            time.sleep(spans.uniform(0.0, 0.6))
+            assert began.poll() is None and not path.exists()
+            began.kill()
+            began.wait()
+        stock.rate, resumed = 0, sum(1 for _, asked in stock.hits if asked)
+        last = subprocess.run([sys.executable, "-I", "-S", str(tmp_path / "fetch.py")], check=True)
+    assert last.returncode == 0 and resumed
+    assert all((path / name).read_bytes() == body for name, body in files.items())
+    size = sum(map(len, files.values()))
+    print(f"50 kills, {size / 1e6:.0f} MB, served {stock.sent / 1e6:.1f} MB, {resumed} ranges")
 
 
 def test_write_the_table() -> None:
