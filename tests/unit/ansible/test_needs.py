@@ -17,6 +17,7 @@ from opsctl.ansible.survey import roles
 from opsctl.ansible.verify import result as verified_result
 from opsctl.errors import NothingSelected, OpsctlError, SpecError
 from opsctl.rollout import Result, Results, make
+from opsctl.rollout.model import Takeover
 from opsctl.spec import load
 
 GOOD: dict[str, Any] = {"changed": False, "problems": []}
@@ -147,6 +148,17 @@ def test_each_host_brings_its_own_digest() -> None:
     for nothing in (None, {}, {"services": {"other": {}}}):
         with pytest.raises(OpsctlError, match="no release of kimi was staged in this run"):
             wanted("h1", "kimi", nothing)
+
+
+def test_a_takeover_that_staging_found_is_planned_by_the_rollout() -> None:
+    """Through the task's registered result, which is JSON."""
+    taken = Takeover("i1", (), ("user root → sglang",))
+    state = {"service": "kimi", "state": "active", "invocation": "i1", "release": {"running": "0"}}
+    one = staged(state=state, takeover=taken, verdict="no restart: x")
+    said = {"h1": json.loads(json.dumps(staged_result([one])))}
+    releases = {("h1", "kimi"): wanted("h1", "kimi", said["h1"])}
+    (action,) = make("swap", {"h1": ["kimi"]}, seen(said), releases).actions
+    assert (action.kind, action.process, action.later) == ("takeover", "i1", taken.later)
 
 
 def test_what_staging_saw_makes_the_same_plan_as_a_look() -> None:
