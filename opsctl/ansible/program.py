@@ -60,7 +60,6 @@ for name, text in sent["modules"]:
 print("\\x1e" + json.dumps(module.main(sent["args"])))
 """
 
-
 _ALONE = """\
 import json, os, sys, types
 here = os.path.dirname(os.path.abspath(__file__))
