@@ -14,6 +14,7 @@ from opsctl.forecast.values import Case, Heads, NoForecast
 
 # Attention backends whose page size is forced, or is not 1 if unset.
 _FORCED = {"flashmla": 64, "cutlass_mla": 128, "hpc_ops": 64}
+_DECODING = frozenset({"flashmla", "cutlass_mla", "trtllm_mla"})  # force the page where they decode
 _ALLOWED = {
     "trtllm_mla": ((32, 64), 64),
     "cutedsl_mla": ((32, 64), 64),
@@ -60,16 +61,40 @@ def page_of(case: Case, set_: Settings, backends: tuple[str, str] | None) -> int
         )
     if _forced_by_model(case, set_):
         return 64 if "trtllm_mha" in backends else 1
+    if _fa4_forces(case, set_):
+        return 128
     for backend in backends:
+        decodes = backend in (backends[1], set_.flags.get("attention-backend"))
+        if backend in _DECODING and not decodes:
+            continue
         if backend in _FORCED:
             return _FORCED[backend]
         if backend in _ALLOWED:
             return _allowed(backend, wanted, set_)
-        if backend == "fa4" and isinstance(case.shape.attention, Heads):
-            return 128
-        if backend not in _PLAIN and not given:
+        if backend not in _PLAIN and backend != "fa4" and not given:
             raise NoForecast(f"the page size of attention-backend {backend} is not known here")
     return wanted
+
+
+def _fa4_forces(case: Case, set_: Settings) -> bool:
+    """Pages of 128: to 0.5.14 only where prefill names it, from 0.5.15 on where any flag does, and
+    then not for a tree of drafts; from 0.5.10 on only on SM 10."""
+    if not isinstance(case.shape.attention, Heads):
+        return False
+    flags = set_.flags
+    names = ["prefill-attention-backend"]
+    if set_.key >= (0, 5, 15):
+        names += ["attention-backend", "decode-attention-backend"]
+        if (flags.get("speculative-eagle-topk") or 0) > 1:
+            return False
+    if "fa4" not in [flags.get(name) for name in names]:
+        return False
+    if set_.key < (0, 5, 10):
+        return True
+    found = capability(case.hardware)
+    if found is None:
+        raise NoForecast("fa4 has pages of 128 tokens on SM 10 only: name the card, or page-size")
+    return found[0] == 10
 
 
 def _allowed(backend: str, wanted: int, set_: Settings) -> int:

@@ -33,6 +33,15 @@ ROWS: tuple[tuple[str, Geometry, str, dict[str, Any], int], ...] = (
     ("0.5.9", dsa(), "h100", {"page-size": 1}, 64),
     ("0.5.7", dsa(), "mi355x", {}, 64),
     ("0.5.8", dsa(), "mi355x", {}, 1),
+    ("0.5.9", LLAMA, "h100", {"prefill-attention-backend": "fa4"}, 128),
+    ("0.5.9", LLAMA, "h100", {"attention-backend": "fa4"}, 1),
+    ("0.5.10", LLAMA, "h100", {"prefill-attention-backend": "fa4"}, 1),
+    ("0.5.10", LLAMA, "b200", {"prefill-attention-backend": "fa4"}, 128),
+    ("0.5.14", LLAMA, "b200", {"attention-backend": "fa4"}, 1),
+    ("0.5.15", LLAMA, "b200", {"attention-backend": "fa4"}, 128),
+    ("0.5.15", LLAMA, "h100", {"attention-backend": "fa4"}, 1),
+    ("0.5.9", mla(), "h100", {"prefill-attention-backend": "trtllm_mla"}, 1),
+    ("0.5.9", mla(), "h100", {"decode-attention-backend": "trtllm_mla"}, 64),
 )
 
 
