@@ -7,7 +7,7 @@ import json
 import os
 import subprocess
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 from opsctl import spec
 from opsctl.engine import Catalogue, catalogue
+from opsctl.errors import Problem, SpecError
 from opsctl.importing import KINDS, Asked, Imported, from_text
 from opsctl.importing.secrets import Vault
 from opsctl.importing.values import as_json
@@ -76,10 +77,22 @@ def again(imported: Imported) -> Imported:
     return from_text([(path, text)], "unit", Asked(files=files, version=entry["engine"]["version"]))
 
 
+def refusals(service: dict[str, Any]) -> Sequence[Problem]:
+    """What opsctl itself has against this description."""
+    checked, problems = spec.check({"x": service}, {})
+    if problems:
+        return problems
+    try:
+        render("x", checked["x"], zipapp=b"")
+    except SpecError as error:
+        return error.problems
+    return []
+
+
 def hold(service: dict[str, Any], command: str) -> bool:
     """Answers whether it was described: what opsctl refuses to render is refused here too."""
     first = from_text([("", command)], "auto", Asked(name="x"))
-    _, problems = spec.check({"x": service}, {})
+    problems = refusals(service)
     SEEN["texts"] += 1
     if any(problem.message.endswith("is a placeholder") for problem in first.problems):
         return False

@@ -105,8 +105,8 @@ def _argv(
     """The words, with variables as systemd puts them in: of what is not set, nothing."""
     match = re.match(r"[@\-:+!|]*", line)
     prefix = match[0] if match else ""
-    split = words.split(line[len(prefix) :])
-    if any(word == ";" for word in split):
+    split = words.arguments(line[len(prefix) :])
+    if split is None:
         report.refuse("starts several commands in one ExecStart=")
         return None
     split = [words.specifiers(word, known) for word in split]

@@ -37,6 +37,14 @@ def split(text: str) -> list[str]:
     return [word for word, _ in _split(text)]
 
 
+def arguments(text: str) -> list[str] | None:
+    """Those of ExecStart=, where \\; is a semicolon; None if a bare one separates commands."""
+    found = _split(text)
+    if any(word == ";" and not quoted for word, quoted in found):
+        return None
+    return [";" if word == "\\;" and not quoted else word for word, quoted in found]
+
+
 def _split(text: str) -> list[tuple[str, bool]]:
     """(word, whether it was quoted as a whole)"""
     found: list[tuple[str, bool]] = []

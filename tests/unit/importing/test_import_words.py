@@ -124,6 +124,11 @@ def test_systemd_words(text: str, wanted: list[str]) -> None:
     assert words.expand(split, {"B": "b1 b2"})[1:] == wanted
 
 
+def test_semicolons() -> None:
+    assert words.arguments("/bin/x a ; /bin/y") is None
+    assert words.arguments(r"/bin/x ';' \; a;b") == ["/bin/x", ";", ";", "a;b"]
+
+
 def test_a_quote_that_stays_open_is_no_unit() -> None:
     with pytest.raises(words.Malformed):
         words.split("a 'b")
