@@ -77,6 +77,8 @@ class Repository:
         assert self.server
         self.server.shutdown()
         self.server.server_close()
+        for home in self.top.parent.glob("gpg-*"):  # each has an agent, which outlives gpg
+            subprocess.run(["gpgconf", "--homedir", str(home), "--kill", "all"], check=False)
 
     def key(self, name: str, *options: str) -> Path:
         """A signing key; its armoured public half."""
