@@ -56,7 +56,12 @@ def of(found: Planned, question: Asked) -> dict[str, Any]:
 
 
 def write(path: Path, plan: dict[str, Any]) -> None:
-    """Mode 0600, all or nothing. Raises OpsctlError."""
+    """Mode 0600, all or nothing; over an older plan, and over nothing else. Raises Refused for
+    another file, OpsctlError."""
+    if path.exists() and not _is_plan(path):
+        raise Refused(
+            f"{path} is there and is no plan file: nothing was written", hint="name a new file"
+        )
     content = json.dumps(plan, indent=1, ensure_ascii=True) + "\n"
     new = ""
     try:
@@ -68,6 +73,15 @@ def write(path: Path, plan: dict[str, Any]) -> None:
         if new:
             Path(new).unlink(missing_ok=True)
         raise OpsctlError(f"cannot write {path}: {error.strerror or error}") from error
+
+
+def _is_plan(path: Path) -> bool:
+    """Whether an earlier `plan --out` wrote it, whatever its age."""
+    try:
+        read(path, float("inf"))
+    except OpsctlError:
+        return False
+    return True
 
 
 def read(path: Path, longest: float) -> dict[str, Any]:

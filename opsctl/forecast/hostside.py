@@ -97,14 +97,18 @@ def nodes(found: Sequence[Mapping[str, int]], seen: Mapping[str, Any]) -> tuple[
 def others(found: Iterable[Mapping[str, Any]]) -> Iterable[tuple[str, int]]:
     """What other services will still take: those that run or start, those that start at boot, and
     those that are staged and were never started. One that somebody stopped and disabled is not
-    counted; one whose pools are not known counts with its processes. One that is `settled` by the
+    counted; one whose pools are not known counts with its processes, one that is ready with what
+    its release was forecast beyond what it has logged. One that is `settled` by the
     time that this service starts runs its new release by then: it may also give something back."""
     for one in found:
         counts = (
             one["state"] in STARTING or one["enabled"] == "enabled" or not one.get("standing", True)
         )
         process = int(one.get("process") or PROCESS)
-        left = int(one["expected"] or 0) + int(one["ranks"]) * process - int(one["held"])
+        taken = int(one["held"])
+        if one.get("pinned") is not None:  # its start is over: nothing of it is still to come
+            taken = max(taken, int(one["pinned"]) + int(one["ranks"]) * process)
+        left = int(one["expected"] or 0) + int(one["ranks"]) * process - taken
         if counts and (left > 0 or one.get("settled")):
             yield str(one["service"]), left
 

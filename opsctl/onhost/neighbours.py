@@ -9,9 +9,10 @@ from opsctl.onhost.systemd import UnitState
 
 
 def of(places: Places, state: UnitState, held: int) -> Optional[Dict[str, Any]]:
-    """{"service", "state", "enabled", "standing", "expected", "ranks", "held"}; None for a unit of
-    other hands. `expected`: bytes of all pools that its release was forecast to take, None if that
-    is not known; `standing`: its unit is in place.
+    """{"service", "state", "enabled", "standing", "expected", "ranks", "held", "pinned"}; None for
+    a unit of other hands. `expected`: bytes of all pools that its release was forecast to take,
+    None if that is not known; `standing`: its unit is in place; `pinned`: bytes of the pools that
+    the start that runs now has logged, None before it is ready.
 
     The release is the one that stands in place, else the newest that is staged: of two services
     that are deployed together for the first time, the second must know of the first.
@@ -37,4 +38,15 @@ def of(places: Places, state: UnitState, held: int) -> Optional[Dict[str, Any]]:
         "expected": expect.get("host_total"),
         "ranks": len(manifest["ranks"]),
         "held": held,
+        "pinned": _pinned(store, state),
     }
+
+
+def _pinned(store: Store, state: UnitState) -> Optional[int]:
+    """The kernel's count of a service may miss pools that it has long taken (huge pages are in no
+    count): what its start has logged is not still to come."""
+    for start in store.starts():
+        if start.get("invocation") == state.invocation and start.get("ready"):
+            ranks = (start.get("ranks") or {}).values()
+            return sum(int(pool["bytes"]) for rank in ranks for pool in rank["host_pools"])
+    return None

@@ -84,6 +84,7 @@ def others(name: str, facts: Facts, planned: Mapping[str, Forecast]) -> list[dic
             "ranks": len(found.case.ranks),
             "process": process(found.case).value,
             "held": (told.get(other) or {}).get("held") or 0,
+            "pinned": (told.get(other) or {}).get("pinned"),
             "settled": total is not None and place < order.index(name),
         }
     return list(told.values())

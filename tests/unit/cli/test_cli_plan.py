@@ -259,6 +259,16 @@ def test_a_plan_that_cannot_be_written_is_an_error(planned, tmp_path):
     assert done.exit_code == 1 and "cannot write" in done.stderr
 
 
+def test_a_plan_is_written_over_an_older_one_and_over_nothing_else(planned, tmp_path):
+    mine = tmp_path / "kimi.yml"
+    mine.write_text("sglang_services: {}\n")
+    done = planned("plan", "--out", mine)
+    assert done.exit_code == 2 and "is no plan file: nothing was written" in done.stderr
+    assert mine.read_text() == "sglang_services: {}\n"
+    for _ in range(2):
+        assert planned("plan", "--out", tmp_path / "p.json").exit_code == 0
+
+
 def test_services_of_one_host_are_judged_as_one(planned):
     """Either fits alone; together they do not."""
     one = planned.raw["hosts"]["h1"]["sglang_services"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -175,8 +176,21 @@ def test_what_another_service_was_forecast_to_take(tmp_path: Path) -> None:
     state = service(tmp_path, expect={"host_total": 1000})
     assert neighbours.of(Places(tmp_path), state, 300) == {
         "service": "glm", "state": "active", "enabled": "enabled", "standing": True,
-        "expected": 1000, "ranks": 2, "held": 300,
+        "expected": 1000, "ranks": 2, "held": 300, "pinned": None,
     }  # fmt: skip
+
+
+def test_pools_that_a_ready_start_has_logged_are_not_to_come(tmp_path: Path) -> None:
+    state = replace(service(tmp_path, expect={"host_total": 1000}), invocation="a" * 32)
+    pools = {f"TP{n}": {"host_pools": [{"name": "kv", "bytes": 500}]} for n in (0, 1)}
+    for name, ready in (("a" * 32, True), ("b" * 32, True)):
+        start = json.dumps({"invocation": name, "ready": ready, "ranks": pools})
+        put(tmp_path, {f"var/lib/opsctl/glm/starts/{name}.json": start})
+    found = neighbours.of(Places(tmp_path), state, 300)
+    assert found is not None and found["pinned"] == 1000
+    other = replace(state, invocation="c" * 32)
+    found = neighbours.of(Places(tmp_path), other, 300)
+    assert found is not None and found["pinned"] is None
 
 
 def test_a_service_that_is_only_staged_is_told(tmp_path: Path) -> None:

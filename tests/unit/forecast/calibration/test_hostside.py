@@ -87,6 +87,8 @@ def other(**changed: Any) -> dict[str, Any]:
 OTHERS = [
     (other(), 80 * GiB + 2 * PROCESS),  # still starting: it holds a fifth of its pools
     (other(held=200 * GiB), 0),
+    (other(held=1, pinned=100 * GiB), 0),  # ready: the kernel's count leaves its pools out
+    (other(held=1, pinned=99 * GiB), GiB),
     (other(expected=None, held=0), 2 * PROCESS),
     (other(state="inactive", enabled="disabled", held=0), 0),  # somebody stopped it
     (other(state="inactive", enabled="enabled", held=0), 100 * GiB + 2 * PROCESS),  # at boot
