@@ -84,7 +84,7 @@ class Vault:
                     secret,
                     json.dumps(secret)[1:-1],
                     repr(secret)[1:-1],
-                    quote(secret, safe=""),
+                    quote(secret, safe="", errors="replace"),
                 ):
                     text = text.replace(spelling, _MASK)
         return _FORM.sub(_MASK, text)
@@ -102,9 +102,12 @@ _NAMED = re.compile(
 )
 
 
+_PASSWORD = re.compile(r"://[^/\s:@]*+:([^/\s@]++)@")
+
+
 def suspects(text: str) -> set[str]:
     """Everything in a text that stands after a name of a secret, however broken the text is."""
-    found: set[str] = set()
+    found = set(_PASSWORD.findall(text))
     at = 0
     while (match := _NAMED.search(text, at)) is not None:
         name = match[1].lstrip("-")
@@ -121,7 +124,9 @@ def template(variable: str) -> str:
 def within(value: Any, name: str = "") -> list[tuple[str, str]]:
     """(name, text) of the secrets inside a flag's value: by the keys of its mappings, by form."""
     if isinstance(value, str):
-        return [(name, value)] if value and (by_form(value) or (name and by_name(name))) else []
+        head, equals, _ = value.partition("=")
+        named = bool(name and by_name(name)) or bool(equals and by_name(head))
+        return [(name, value)] if value and (named or by_form(value)) else []
     if isinstance(value, Mapping):
         return [one for key, part in value.items() for one in within(part, str(key))]
     if isinstance(value, list):
