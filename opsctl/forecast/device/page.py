@@ -6,6 +6,8 @@ layers/attention/dsa/utils.py `aiter_can_use_preshuffle_paged_mqa`.
 
 from __future__ import annotations
 
+from typing import Any
+
 from opsctl.forecast.device.backend import GDN, attention
 from opsctl.forecast.device.hardware import capability, unknown_card
 from opsctl.forecast.device.recurrent import no_radix
@@ -61,7 +63,7 @@ def page_of(case: Case, set_: Settings, backends: tuple[str, str] | None) -> int
         )
     if _forced_by_model(case, set_):
         return 64 if "trtllm_mha" in backends else 1
-    if _fa4_forces(case, set_):
+    if _fa4_forces(case, set_, backends):
         return 128
     for backend in backends:
         decodes = backend in (backends[1], set_.flags.get("attention-backend"))
@@ -76,18 +78,18 @@ def page_of(case: Case, set_: Settings, backends: tuple[str, str] | None) -> int
     return wanted
 
 
-def _fa4_forces(case: Case, set_: Settings) -> bool:
-    """Pages of 128: to 0.5.14 only where prefill names it, from 0.5.15 on where any flag does, and
-    then not for a tree of drafts; from 0.5.10 on only on SM 10."""
+def _fa4_forces(case: Case, set_: Settings, backends: tuple[str, str]) -> bool:
+    """Pages of 128: to 0.5.14 only where the flag of prefill names it, from 0.5.15 on wherever it
+    is used, chosen or named, and then not for a tree of drafts; from 0.5.10 on only on SM 10."""
     if not isinstance(case.shape.attention, Heads):
         return False
     flags = set_.flags
-    names = ["prefill-attention-backend"]
+    used: tuple[Any, ...] = (flags.get("prefill-attention-backend"),)
     if set_.key >= (0, 5, 15):
-        names += ["attention-backend", "decode-attention-backend"]
+        used += (flags.get("attention-backend"), *backends)
         if (flags.get("speculative-eagle-topk") or 0) > 1:
             return False
-    if "fa4" not in [flags.get(name) for name in names]:
+    if "fa4" not in used:
         return False
     if set_.key < (0, 5, 10):
         return True

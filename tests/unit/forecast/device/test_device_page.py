@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from opsctl.forecast.device import page
+from opsctl.forecast.shape import geometry
 from opsctl.forecast.values import Geometry, NoForecast, NoStart
 from tests.unit.forecast.device.cases import EAGLE, case, dsa, gqa, mla
 
+CONFIGS = Path(__file__).parents[1] / "datapoints/configs"
 LLAMA = gqa(32, 8, 128)
 NEMOTRON = gqa(4, 8, 128, architecture="NemotronHForCausalLM")
 GPT_OSS = gqa(24, 8, 64, architecture="GptOssForCausalLM")
@@ -50,6 +53,13 @@ def test_the_page(
     version: str, shape: Geometry, card: str, flags: dict[str, Any], expected: int
 ) -> None:
     assert page(case(shape, version, card=card, **flags)) == expected
+
+
+@pytest.mark.parametrize(("version", "expected"), [("0.5.16", 64), ("0.5.17", 128), ("0.5.23", 128)])
+def test_a_backend_that_nobody_named(version: str, expected: int) -> None:
+    """From 0.5.17 on fa4 is chosen where keys and values are of unequal width."""
+    shape = geometry((CONFIGS / "mimo-v2-flash.json").read_text(), None, version)
+    assert page(case(shape, version, card="b200")) == expected
 
 
 def test_a_card_that_the_release_chooses_wrongly_for() -> None:
