@@ -39,7 +39,7 @@ CAUSES: List[Cause] = [
         95,
         "the kernel's OOM killer ended a process of the service",
         r"(?:Out of memory|Memory cgroup out of memory): Killed process"
-        r"|killed by the OOM killer|result:? '?oom-kill|constraint=CONSTRAINT_(?:MEMCG|NONE)",
+        r"|killed by the OOM killer|[Rr]esult[=:]? '?oom-kill|constraint=CONSTRAINT_(?:MEMCG|NONE)",
     ),
     _cause(
         "host-pin",

@@ -15,7 +15,7 @@ from .model import FAIL, INCONCLUSIVE, PASS, Check, StartFacts
 from .probes import TOOL, Answer
 from .rankgate import ranks
 from .records import harmless
-from .wording import parse_prefix
+from .wording import SYSTEMD, parse_prefix, read
 
 ORDER = ("unit", "ranks", "health", "generation", "reasoning", "tools", "memory", "soak")
 
@@ -90,13 +90,23 @@ def crashed(facts: StartFacts, show: Mapping[str, str]) -> Optional[Check]:
     evidence = list(facts.errors)
     if result == "oom-kill" and not any("oom-kill" in line for line in evidence):
         evidence.append("Result=oom-kill")
-    cause = classify(parse_prefix(evidence[0]).rest) if evidence else None
     how = facts.exit or (f"unit {state}, result {result}" if over else "")
-    ended = f" ({how})" if how else ""
-    if evidence:
-        words = f"{cause.words}: " if cause is not None else ""
-        return Check("unit", FAIL, f"the engine ended{ended}: {words}{evidence[0]}", evidence)
-    return Check("unit", FAIL, f"the engine ended{ended} without a word in the journal", evidence)
+    return ended(how, evidence)
+
+
+def ended(how: str, evidence: Sequence[str]) -> Check:
+    """The engine ended: `how`, and the decisive lines, the cause first."""
+    said = f"the engine ended ({how})" if how else "the engine ended"
+    if not evidence:
+        return Check("unit", FAIL, f"{said} without a word in the journal")
+    cause = classify(parse_prefix(evidence[0]).rest)
+    if cause is not None:
+        said = f"{said}: {cause.words}: {evidence[0]}"
+    elif read(SYSTEMD, evidence[0])[0]:
+        said = f"{said} without a word of its own in the journal"
+    else:
+        said = f"{said}; its last words: {evidence[0]}"
+    return Check("unit", FAIL, said, list(evidence))
 
 
 def health(answers: Sequence[Answer], need: int = 3) -> Check:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import shutil
 import threading
+from contextlib import suppress
 from typing import Any, Dict, List, Mapping, Optional, Tuple
 
 from opsctl.onhost import gates, hostfacts, journal, learned, probes, startrecord, starts
@@ -35,8 +36,14 @@ class Sight:
         self._recent: List[str] = []
         self._gpu_at, self._gpu_used = float("-inf"), 0
         self._health_at = float("-inf")
+        self._host_before: Mapping[str, Any] = {}  # a start that is about to be asked for
         self._begun: Mapping[str, Any] = {}
         self._adopted = False
+
+    def before(self, manifest: Mapping[str, Any]) -> None:
+        """Look at the host before the start of `manifest` is asked for; see `record`."""
+        with suppress(OSError):  # worth no failure of the start
+            self._host_before = startrecord.begun(manifest, self.store.starts())
 
     def begin(self, manifest: Mapping[str, Any], before: str) -> None:
         """Look at the start that comes after the invocation `before`."""
@@ -45,7 +52,7 @@ class Sight:
         self.manifest = learned.taught(manifest, self.store.starts())
         self._before, self.invocation = before, ""
         self._tail, self._recent, self._adopted = None, [], False
-        self._begun = startrecord.begun(manifest, self.store.starts()) if self.patient else {}
+        self._begun, self._host_before = self._host_before, {}
 
     def adopt(self) -> None:
         """The process was there before this run: its start is read from the journal as far as it
@@ -125,8 +132,7 @@ class Sight:
             return None
         self._read(settle=True)
         if again:
-            detail = "the engine ended, and systemd started it again"
-            check = Check("unit", FAIL, detail, list(facts.errors))
+            check = gates.ended("systemd started it again", facts.errors)
         else:
             check = gates.crashed(facts, state.properties) or Check("unit", FAIL, "it ended")
         if not check.evidence:

@@ -18,11 +18,11 @@ import re
 from typing import Any, Dict, Iterable, Iterator, List, Tuple
 
 from . import phases, rankpools
-from .causes import FATAL, Cause, classify
+from .causes import EXCEPTION, FATAL, Cause, classify
+from .decisive import Decisive
 from .model import Event, RankFacts, Record, StartFacts
 from .wording import BARS, ENGINE, SYSTEMD, Line, parse_prefix, read
 
-MOST_ERRORS = 8
 LONGEST_TEXT = 600
 
 RANK_KINDS = {
@@ -41,6 +41,8 @@ _TRACEBACK = "Traceback (most recent call last):"
 _CHAIN = re.compile(
     r"^(?:During handling of the above exception|The above exception was the direct)"
 )
+# What ends a traceback, whatever the exception is called: "torch._dynamo.exc.Unsupported: …".
+_RAISED = re.compile(r"^[A-Za-z_][\w.]*(?::|$)")
 
 
 def events(records: Iterable[Record]) -> Iterator[Event]:
@@ -64,7 +66,8 @@ class Reading:
     def __init__(self, invocation: str = "") -> None:
         self.facts = StartFacts(invocation=invocation)
         self._tracebacks: Dict[int, str] = {}  # pid → rank of the traceback that is open
-        self._errors: Dict[str, Tuple[int, int, str]] = {}  # shape → weight, order, text
+        self._in_frames: Dict[int, bool] = {}  # pid → its last line was one of the frames
+        self._decisive = Decisive()
         self._loads: Dict[str, int] = {}  # rank → how often it began to load weights
         self._speculative = False
         self._kv_lines: Dict[str, List[Dict[str, Any]]] = {}  # rank → its lines about KV caches
@@ -74,6 +77,10 @@ class Reading:
         line = parse_prefix(record.text)
         self.facts.began = self.facts.began or record.time
         kind, data = self._kind(record, line)
+        if (record.source or line.prefixed) and not kind.endswith("_bar"):
+            self._decisive.heard(_short(kind, record.text))
+            if self.facts.exit:
+                self._decide()
         if kind:
             self._tracebacks.pop(record.pid, None)
         elif self._in_traceback(record, line):
@@ -129,13 +136,16 @@ class Reading:
         return record.pid in self._tracebacks
 
     def _exception(self, record: Record, line: Line) -> List[Event]:
-        text = line.rest
+        text, in_frames = line.rest, self._in_frames.get(record.pid, False)
+        self._in_frames[record.pid] = text[:1].isspace()
         if _TRACEBACK in text:
             cause = classify(text.replace(_TRACEBACK, ""))  # "Scheduler hit an exception: …"
         elif text[:1].isspace() or not text or _CHAIN.match(text):
             return []
         else:
             cause = classify(text)
+            if cause is None and in_frames and _RAISED.match(text):
+                cause = EXCEPTION
         if cause is None:
             return []
         rank = self._tracebacks[record.pid]
@@ -168,7 +178,6 @@ class Reading:
     def _add_failure(self, event: Event) -> None:
         kind, data, known = event.kind, event.data, self.facts
         cause = classify(event.text) if kind != "error" else None
-        weight = int(data.get("weight", cause.weight if cause else 5))
         name = str(data.get("cause", cause.name if cause else ""))
         if name in FATAL or kind in ("unit_exit", "unit_failed", "unit_oom"):
             known.dead = True
@@ -176,13 +185,15 @@ class Reading:
             known.exit = f"code={data['code']}, status={data['status']}"
         elif kind == "unit_failed":
             known.exit = f"{known.exit}, result={data['result']}".lstrip(", ")
-        elif kind in ("unit_started", "unit_stopping", "unit_restart"):
-            return
-        # The same line of eight ranks is one line; figures and addresses in it may differ.
-        shape = re.sub(r"\d+", "#", parse_prefix(event.text).rest)
-        self._errors.setdefault(shape, (weight, len(self._errors), event.text))
-        ordered = sorted(self._errors.values(), key=lambda error: (-error[0], error[1]))
-        known.errors = [text for _, _, text in ordered[:MOST_ERRORS]]
+        if kind == "error":
+            self._decisive.error(event.text, int(data["weight"]))
+        elif kind not in ("unit_started", "unit_stopping", "unit_restart"):
+            self._decisive.systemd(kind, event.text, cause)
+        self._decide()
+
+    def _decide(self) -> None:
+        known = self.facts
+        known.errors = self._decisive.lines(over=known.dead or bool(known.exit))
 
     def _add_rank(self, event: Event) -> None:
         rank = self.facts.ranks.setdefault(event.rank, RankFacts(event.rank, phase="start"))

@@ -6,8 +6,9 @@ from pathlib import Path
 import pytest
 
 from opsctl.onhost.causes import CAUSES, EXCEPTION, classify
+from opsctl.onhost.decisive import MOST
 from opsctl.onhost.gates import crashed
-from opsctl.onhost.journal import MOST_ERRORS, Reading
+from opsctl.onhost.journal import Reading
 from opsctl.onhost.model import Record, StartFacts
 from opsctl.onhost.records import split
 from opsctl.onhost.wording import parse_prefix
@@ -138,7 +139,7 @@ def test_a_chain_of_exceptions_keeps_its_root() -> None:
 def test_no_more_lines_than_a_person_reads() -> None:
     names = "abcdefghijklmnop"
     facts = read("\n".join(f"{name.upper()}Error: {name}" for name in names), source="python")
-    assert len(facts.errors) == MOST_ERRORS
+    assert len(facts.errors) == MOST
 
 
 @pytest.mark.parametrize(
@@ -155,3 +156,83 @@ def test_no_more_lines_than_a_person_reads() -> None:
 )
 def test_normal_lines_tell_of_no_failure(text: str) -> None:
     assert read(text, source="python").errors == []
+
+
+# -- the engine's own words before systemd's -----------------------------------------------------
+
+EXIT = "sglang-kimi.service: Main process exited, code=exited, status=1/FAILURE"
+RESULT = "sglang-kimi.service: Failed with result 'exit-code'."
+
+
+def ended(*engine: str, systemd: tuple[str, ...] = (EXIT, RESULT)) -> StartFacts:
+    reading = Reading("inv")
+    for text in engine:
+        reading.feed(Record(1, text, 7, "python3"))
+    for text in systemd:
+        reading.feed(Record(2, text, 1, ""))
+    return reading.facts
+
+
+def test_the_engines_exception_comes_first_and_of_systemd_one_line() -> None:
+    facts = ended(
+        TP.format(7) + "Scheduler hit an exception: Traceback (most recent call last):",
+        '  File "model_runner.py", line 9, in load',
+        "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB.",
+        "[2026-03-01 23:45:09] Received sigquit from a child process.",
+    )
+    assert facts.errors[0].startswith("torch.OutOfMemoryError")
+    assert facts.errors[-1] == EXIT and RESULT not in facts.errors
+
+
+def test_words_that_no_row_knows_are_quoted_all_the_same() -> None:
+    facts = ended(
+        TP.format(0) + "Load weight begin. avail mem=94.05 GB",
+        "[2026-03-01 23:45:09] REHEARSAL: scenario reference has no figures for ratio 3",
+    )
+    assert "no figures for ratio 3" in facts.errors[0] and facts.errors[-1] == EXIT
+    check = crashed(facts, {"ActiveState": "failed"})
+    assert check is not None and "its last words: [2026-03-01 23:45:09] REHEARSAL" in check.detail
+
+
+def test_an_engine_that_only_says_farewell_is_quoted_with_what_it_said_before() -> None:
+    facts = ended("the disk cache is of another machine", "Received sigquit from a child process.")
+    assert facts.errors[:2] == [
+        "the disk cache is of another machine", "Received sigquit from a child process.",
+    ]  # fmt: skip
+
+
+def test_a_line_of_the_engine_that_comes_after_systemds_is_not_lost() -> None:
+    facts = ended()
+    assert facts.errors == [EXIT]
+    reading = Reading("inv")
+    for record in (Record(1, EXIT, 1, ""), Record(2, "no room for the cache", 7, "python3")):
+        reading.feed(record)
+    assert reading.facts.errors == ["no room for the cache", EXIT]
+
+
+@pytest.mark.parametrize(
+    ("line", "cause"),
+    [
+        ("x.service: A process of this unit has been killed by the OOM killer.", "OOM killer"),
+        ("x.service: Failed at step EXEC spawning /opt/x: No such file", "could not run"),
+    ],
+)
+def test_a_cause_that_systemd_alone_can_tell_stays_the_first(line: str, cause: str) -> None:
+    facts = ended("Load weight begin.", systemd=(line, EXIT, RESULT))
+    assert facts.errors == [line]
+    check = crashed(facts, {"ActiveState": "failed"})
+    assert check is not None and cause in check.detail
+
+
+def test_an_exception_of_any_name_ends_its_traceback() -> None:
+    facts = ended(
+        "Traceback (most recent call last):",
+        '  File "compile.py", line 3, in f',
+        "torch._dynamo.exc.Unsupported: a call of builtin print",
+        "Note: a word after it",
+    )
+    assert facts.errors == ["torch._dynamo.exc.Unsupported: a call of builtin print", EXIT]
+
+
+def test_a_running_start_has_no_last_words() -> None:
+    assert ended("Load weight begin.", systemd=()).errors == []
