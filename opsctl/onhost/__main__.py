@@ -36,7 +36,7 @@ def _running(given: argparse.Namespace) -> Any:
 
 
 def _doctor(given: argparse.Namespace) -> Any:
-    from opsctl.onhost.doctor import doctor
+    from opsctl.onhost.doctor.examine import doctor
 
     return doctor(PLACES, Systemd(), _stdin().get("manifests") or [])
 

@@ -48,8 +48,9 @@ def build() -> bytes:
     with zipfile.ZipFile(into, "w") as archive:
         _entry(archive, "__main__.py", _MAIN)
         _entry(archive, "opsctl/__init__.py", b"")
-        for path in sorted(folder.glob("*.py")):
-            _entry(archive, f"opsctl/onhost/{path.name}", path.read_bytes())
+        for path in sorted(folder.rglob("*.py")):
+            name = path.relative_to(folder).as_posix()
+            _entry(archive, f"opsctl/onhost/{name}", path.read_bytes())
     return into.getvalue()
 
 

@@ -44,9 +44,9 @@ class Outside:
     def in_the_way(self, systemd: Systemd, manifest: Mapping[str, Any], but: str = "") -> List[str]:
         """What would keep a start from its port or its GPUs: found out now, and not after a load
         of many minutes. `but`: a unit that is about to be stopped."""
-        from opsctl.onhost import doctor  # it asks this module too
+        from opsctl.onhost.doctor import examine  # it asks this module too
 
-        found = doctor.preconditions(manifest, systemd)
+        found = examine.preconditions(manifest, systemd)
         other = str(manifest.get("takes_over") or "") if but else ""  # is stopped as well
         taken = self.port_holder(manifest.get("address") or {}, but, other)
         if taken:

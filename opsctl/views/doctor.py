@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from opsctl.errors import OpsctlError, Unreachable
-from opsctl.onhost.doctorfault import FAIL, PASS, UNKNOWN, WARN, Fault, Found, table
+from opsctl.onhost.doctor.fault import FAIL, PASS, UNKNOWN, WARN, Fault, Found, table
 from opsctl.remote.onhost import NoPython
 from opsctl.remote.sanitise import text as harmless
 

@@ -10,8 +10,8 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from opsctl.onhost.doctor import FAULTS
-from opsctl.onhost.doctorfault import Fault
+from opsctl.onhost.doctor.examine import FAULTS
+from opsctl.onhost.doctor.fault import Fault
 from opsctl.paths import share
 from opsctl.views.doctor import FAULTS as REACHING
 

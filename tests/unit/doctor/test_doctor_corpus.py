@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from opsctl.onhost import doctor, doctorcards, doctorgpu, doctorservice
+from opsctl.onhost.doctor import examine, gpu, service, texts
 from tests.unit.doctor import hosts
 from tests.unit.doctor.test_doctor_faults import found, log, says
 
@@ -84,20 +84,20 @@ def shown(text: str) -> dict[str, Any]:
     ],
 )
 def test_tables_of_nvidia_smi(name: str, text: str, states: list[str], free: list[int]) -> None:
-    cards = doctorgpu.known(shown(text))
+    cards = gpu.known(shown(text))
     assert [card["state"] for card in cards] == states
-    assert doctorgpu.free(cards) == free
+    assert gpu.free(cards) == free
     for card in cards:
         assert card["state"] == "ok" or card["memory_total"] == card["memory_used"] == 0
 
 
 def test_a_lost_card_above_a_good_table_is_lost() -> None:
-    cards = doctorgpu.known(shown(f"{LOST}\n{GB200}"))
+    cards = gpu.known(shown(f"{LOST}\n{GB200}"))
     assert [card["state"] for card in cards] == ["lost", "ok", "ok"]
 
 
 def test_figures_of_the_tables() -> None:
-    full, gb200 = doctorgpu.known(shown(FULL))[0], doctorgpu.known(shown(GB200))[1]
+    full, gb200 = gpu.known(shown(FULL))[0], gpu.known(shown(GB200))[1]
     assert full["memory_used"] >> 20 == 94292  # 54 % is the fan
     assert gb200["memory_total"] >> 20 == 189471
 
@@ -154,13 +154,13 @@ GPU4    SYS     NODE    NODE    PHB      X      0-7,16-23       0               
 
 
 def test_h29_columns_that_run_together() -> None:
-    told = doctorcards.topology(GLUED)
+    told = texts.topology(GLUED)
     assert told is not None and told["node"] == {0: 0, 4: 1}
     assert set(told["links"].values()) == {"NV18"}
 
 
 def test_h31_four_cards_of_one_node_and_a_stray_one_before_them() -> None:
-    told = doctorcards.topology(REVERSED)
+    told = texts.topology(REVERSED)
     assert told is not None
     assert told["node"] == {0: 1, 1: 0, 2: 0, 3: 0, 4: 0}
     assert (told["links"][(1, 2)], told["links"][(0, 3)]) == ("PHB", "SYS")
@@ -168,7 +168,7 @@ def test_h31_four_cards_of_one_node_and_a_stray_one_before_them() -> None:
     seen["services"][0]["manifest"] = hosts.manifest(ranks=["TP0", "TP1", "TP2", "TP3"])
     says("smi-topology", REVERSED)(seen)
     says("smi-p2p", "")(seen)
-    split = [one for one in doctor.judge(seen) if one.fault == "topology-split"]
+    split = [one for one in examine.judge(seen) if one.fault == "topology-split"]
     assert [one.detail for one in split] == ["kimi on GPUs 0, 1, 2, 3 crosses nodes [0, 1]"]
     assert split[0].mend.endswith("kimi: [1, 2, 3, 4]")
 
@@ -181,12 +181,12 @@ def test_h32_a_toolkit_of_another_major_than_torchs() -> None:
 
 def test_h33_one_line_of_the_driver_a_card() -> None:
     """550.90.07 once for each of eight cards: one version, and none of it "key: value"."""
-    from opsctl.onhost import doctordriver
+    from opsctl.onhost.doctor import driver
 
     seen = hosts.bare()
     rows = "".join(f"{n}, NVIDIA A100, GPU-{n}, 81920, 0, Disabled, 550.90.07\n" for n in range(8))
     says("smi-short", rows)(seen)
-    assert doctordriver.version(seen) == "550.90.07"
+    assert driver.version(seen) == "550.90.07"
 
 
 def test_h34_an_older_driver_of_the_same_major_is_enough() -> None:
@@ -221,7 +221,7 @@ NONSENSE = "0    511.0c  1072.741824W  N/A   N/A   100.0%  auto  220.0W    2%   
 def test_tables_of_rocm_smi(
     line: str, temperature: float, power: float, cap: float, partition: str
 ) -> None:
-    assert doctorcards.rocm(f"GPU  Temp ...\n{line}\n") == [
+    assert texts.rocm(f"GPU  Temp ...\n{line}\n") == [
         {"index": 0, "temperature": temperature, "power": power, "cap": cap,
          "partition": partition}
     ]  # fmt: skip
@@ -249,7 +249,7 @@ def test_h39_a_driver_that_was_upgraded_under_the_kernels_module() -> None:
         says(name, text)(seen)
     told = found(seen)
     assert "the library is 550.144" in told["driver-mismatch"][0]
-    assert doctorgpu.known(seen) == []  # an empty table is no free card
+    assert gpu.known(seen) == []  # an empty table is no free card
 
 
 def test_h41_a_kill_within_a_group_is_not_one_of_the_host() -> None:
@@ -260,7 +260,7 @@ def test_h41_a_kill_within_a_group_is_not_one_of_the_host() -> None:
 
 def test_pins_of_a_real_wheel() -> None:
     """Lines of sglang 0.5.2 and 0.5.23: extras, markers and extras in brackets."""
-    assert doctorservice.pins(
+    assert service.pins(
         [
             'sgl-kernel==0.3.9.post2; extra == "srt"',
             "flashinfer_python[cu13]==0.7.2",

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from opsctl.onhost import doctor, doctorlook, doctorservice
-from opsctl.onhost.doctorfault import Found
+from opsctl.onhost.doctor import examine, look, service
+from opsctl.onhost.doctor.fault import Found
 from tests.unit.doctor import hosts
 
 Seen = dict[str, Any]
@@ -22,7 +22,7 @@ GiB = 1 << 30
 def found(seen: Seen) -> dict[str, list[str]]:
     """Fault → its details, of everything that is not well."""
     told: dict[str, list[str]] = {}
-    for one in doctor.judge(seen):
+    for one in examine.judge(seen):
         if one.status != "pass":
             told.setdefault(one.fault or f"?{one.check}", []).append(one.detail)
     return told
@@ -405,19 +405,19 @@ def test_a_planted_fault_is_found_and_nothing_else(
 
 
 def test_every_kind_of_fault_is_planted() -> None:
-    assert {row[0] for row in FAULTS} == set(doctor.FAULTS)
-    assert len(set(doctor.FAULTS)) >= 60
+    assert {row[0] for row in FAULTS} == set(examine.FAULTS)
+    assert len(set(examine.FAULTS)) >= 60
 
 
 def test_every_finding_says_why_and_what_mends_it() -> None:
     for fault, host, plant, _, _ in FAULTS:
         seen = getattr(hosts, host)()
         plant(seen)
-        for one in doctor.judge(seen):
+        for one in examine.judge(seen):
             if one.fault == fault:
                 assert one.cause and one.mend, fault
                 assert "{" not in one.cause + one.mend and "\n" not in one.detail, one
-                assert one.status == doctor.FAULTS[fault].status
+                assert one.status == examine.FAULTS[fault].status
 
 
 # What preflight asks by itself: each has its own test there.
@@ -430,19 +430,19 @@ OF_FILES = {"model-incomplete", "model-unreadable", "engine-python", "engine-ver
 
 @pytest.mark.parametrize(
     ("fault", "host", "plant"),
-    [row[:3] for row in FAULTS if doctor.FAULTS[row[0]].blocks and row[0] not in OF_PREFLIGHT],
-    ids=[r[0] for r in FAULTS if doctor.FAULTS[r[0]].blocks and r[0] not in OF_PREFLIGHT],
+    [row[:3] for row in FAULTS if examine.FAULTS[row[0]].blocks and row[0] not in OF_PREFLIGHT],
+    ids=[r[0] for r in FAULTS if examine.FAULTS[r[0]].blocks and r[0] not in OF_PREFLIGHT],
 )
 def test_what_blocks_is_a_precondition(fault: str, host: str, plant: Plant) -> None:
     """The smaller look that a preflight takes tells it too."""
     seen = getattr(hosts, host)()
     plant(seen)
     one = seen["services"][0]
-    seen["commands"] = {name: seen["commands"][name] for name in doctorlook.BEFORE}
-    told = doctor.before(seen, one["manifest"])
-    files = Found(doctorservice.FAULTS)
-    doctorservice.files(one, files)
-    doctorservice.environment(one, "", files)
+    seen["commands"] = {name: seen["commands"][name] for name in look.BEFORE}
+    told = examine.before(seen, one["manifest"])
+    files = Found(service.FAULTS)
+    service.files(one, files)
+    service.environment(one, "", files)
     names = {one.fault for one in [*told, *files.list] if one.blocks}
     assert fault in names
     assert (fault in OF_FILES) is (fault in {one.fault for one in files.list})
@@ -451,7 +451,9 @@ def test_what_blocks_is_a_precondition(fault: str, host: str, plant: Plant) -> N
 @pytest.mark.parametrize("host", ["reference", "nvswitch"])
 def test_a_preflight_of_a_healthy_host_tells_nothing(host: str) -> None:
     seen = getattr(hosts, host)()
-    assert [one for one in doctor.before(seen, seen["services"][0]["manifest"]) if one.blocks] == []
+    assert [
+        one for one in examine.before(seen, seen["services"][0]["manifest"]) if one.blocks
+    ] == []
 
 
 def test_a_card_that_the_release_does_not_use_keeps_it_from_nothing() -> None:
@@ -459,7 +461,7 @@ def test_a_card_that_the_release_does_not_use_keeps_it_from_nothing() -> None:
     said("smi-cards", ROW0, ROW0.replace(hosts.RTX, "ERR!"))(seen)
     card("<compute_mode>Default", "<compute_mode>Prohibited")(seen)
     others = hosts.manifest(gpus=[4, 5, 6, 7], ranks=["TP0", "TP1", "TP2", "TP3"])
-    assert [one for one in doctor.before(seen, others) if one.blocks] == []
+    assert [one for one in examine.before(seen, others) if one.blocks] == []
 
 
 def test_a_card_that_is_split_where_no_service_runs_is_no_fault() -> None:
@@ -467,7 +469,7 @@ def test_a_card_that_is_split_where_no_service_runs_is_no_fault() -> None:
     said("smi-cards", ROW0, ROW0.replace("Disabled", "Enabled"))(seen)
     seen["services"][0]["manifest"] = hosts.manifest(gpus=[4, 5, 6, 7], ranks=["a", "b", "c", "d"])
     assert found(seen) == {}
-    told = [one.detail for one in doctor.judge(seen) if one.check == "mig"]
+    told = [one.detail for one in examine.judge(seen) if one.check == "mig"]
     assert told == ["GPU 0 is split, no service is to run there"]
 
 

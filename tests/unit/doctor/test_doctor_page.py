@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from opsctl.onhost.doctor import FAULTS
+from opsctl.onhost.doctor.examine import FAULTS
 from opsctl.paths import share
 from opsctl.views import doctorpage
 

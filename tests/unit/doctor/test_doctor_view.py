@@ -6,7 +6,7 @@ import io
 
 from rich.console import Console
 
-from opsctl.onhost import doctor
+from opsctl.onhost.doctor import examine
 from opsctl.views.doctor import report
 from tests.unit.doctor import hosts
 from tests.unit.doctor.test_doctor_faults import FAULTS
@@ -16,7 +16,7 @@ def test_every_finding_fits_a_terminal_of_80_columns() -> None:
     for _, host, plant, _, _ in FAULTS:
         seen = getattr(hosts, host)()
         plant(seen)
-        checks = [one.as_json() for one in doctor.judge(seen)]
+        checks = [one.as_json() for one in examine.judge(seen)]
         out = io.StringIO()
         Console(file=out, width=80, color_system=None).print(report({"h1": checks, "h2": checks}))
         assert max(len(line.rstrip()) for line in out.getvalue().splitlines()) <= 80

@@ -22,8 +22,8 @@ from opsctl.onhost import bundle
 TOP = Path(__file__).resolve().parents[3]
 LOGS = TOP / "tests" / "unit" / "onhost_read" / "logs"
 ON_HOSTS = [
-    *sorted((TOP / "opsctl" / "onhost").glob("*.py")),
-    *sorted((TOP / "opsctl" / "ansible" / "target").glob("*.py")),
+    *sorted((TOP / "opsctl" / "onhost").rglob("*.py")),
+    *sorted((TOP / "opsctl" / "ansible" / "target").rglob("*.py")),
     TOP / "opsctl" / "release" / "launch.py",
 ]
 # Reads logs with everything between a journal and a gate; the answer is text, to be compared.

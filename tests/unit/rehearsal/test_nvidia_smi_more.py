@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from opsctl.onhost import doctorcards, gpufacts
+from opsctl.onhost import gpufacts
+from opsctl.onhost.doctor import texts
 from opsctl.rehearsal import nvidia_smi
 
 
@@ -33,12 +34,12 @@ def test_the_longer_answers_read_as_those_of_a_sound_host() -> None:
             {"index": n, "total_mib": 97887, "used_mib": n, "processes": []} for n in range(8)
         ],
     }
-    told = doctorcards.details(nvidia_smi.answer(["-q", "-x"], box, "now")[0])
+    told = texts.details(nvidia_smi.answer(["-q", "-x"], box, "now")[0])
     assert told is not None and told["driver"] == "580.95.05"
     assert [card["bus"] for card in told["cards"]][:2] == ["00000000:01:00.0", "00000000:11:00.0"]
     assert {card["volatile"] for card in told["cards"]} == {None}  # this kind counts no errors
-    links = doctorcards.topology(nvidia_smi.answer(["topo", "-m"], box, "now")[0])
+    links = texts.topology(nvidia_smi.answer(["topo", "-m"], box, "now")[0])
     assert links is not None and links["node"] == {n: n // 4 for n in range(8)}
     assert (links["links"][(0, 1)], links["links"][(0, 4)]) == ("NODE", "SYS")
-    peers = doctorcards.topology(nvidia_smi.answer(["topo", "-p2p", "r"], box, "now")[0])
+    peers = texts.topology(nvidia_smi.answer(["topo", "-p2p", "r"], box, "now")[0])
     assert peers is not None and set(peers["links"].values()) == {"OK"}

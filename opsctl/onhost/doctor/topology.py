@@ -5,9 +5,9 @@ from __future__ import annotations
 from itertools import combinations
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
-from opsctl.onhost import doctorcards
-from opsctl.onhost.doctordriver import out
-from opsctl.onhost.doctorfault import WARN, Fault, Finding, Found, table
+from opsctl.onhost.doctor import texts
+from opsctl.onhost.doctor.driver import out
+from opsctl.onhost.doctor.fault import WARN, Fault, Finding, Found, table
 
 FAULTS = table(
     Fault("topology-split", "topology", WARN, "a service across NUMA nodes without need",
@@ -27,8 +27,8 @@ P2P = {"CNS": "p2p-chipset", "DR": "p2p-off"}
 
 def judge(seen: Mapping[str, Any]) -> List[Finding]:
     found = Found(FAULTS)
-    read = doctorcards.topology(out(seen, "smi-topology"))
-    peers = doctorcards.topology(out(seen, "smi-p2p"))
+    read = texts.topology(out(seen, "smi-topology"))
+    peers = texts.topology(out(seen, "smi-p2p"))
     for service in seen["services"]:
         manifest, name = service["manifest"], service["service"]
         ranks = len(manifest.get("ranks") or ()) if manifest.get("needs") else 0

@@ -6,8 +6,8 @@ import re
 from typing import Any, List, Mapping, Optional
 
 from opsctl.onhost import hostfacts
-from opsctl.onhost.doctordriver import numbers, out, state
-from opsctl.onhost.doctorfault import FAIL, WARN, Fault, Finding, Found, table
+from opsctl.onhost.doctor.driver import numbers, out, state
+from opsctl.onhost.doctor.fault import FAIL, WARN, Fault, Finding, Found, table
 
 GiB = 1 << 30
 MiB = 1 << 20
@@ -121,7 +121,7 @@ LEAST_FREE = 4 * MiB  # as preflight demands it
 
 
 def judge(seen: Mapping[str, Any]) -> List[Finding]:
-    """`seen`: doctorlook.look's."""
+    """`seen`: the whole look."""
     found = Found(FAULTS)
     _system(seen, found)
     _clock_and_journal(seen, found)
@@ -133,7 +133,7 @@ def judge(seen: Mapping[str, Any]) -> List[Finding]:
 
 
 def blocking(seen: Mapping[str, Any]) -> List[Finding]:
-    """What of it concerns any release before its start; `seen`: doctorlook.look_before's."""
+    """What of it concerns any release before its start; `seen`: the look before it."""
     found = Found(FAULTS)
     _system(seen, found)
     _overcommit(seen, found)

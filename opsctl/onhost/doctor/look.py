@@ -12,9 +12,10 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Dict, List, Mapping, Sequence
 
-from opsctl.onhost import doctorservicelook, gpufacts, hostfacts, numa
+from opsctl.onhost import gpufacts, hostfacts, numa
 from opsctl.onhost.asking import ask
-from opsctl.onhost.doctorservicelook import strays
+from opsctl.onhost.doctor import servicelook
+from opsctl.onhost.doctor.servicelook import strays
 from opsctl.onhost.store import Places
 from opsctl.onhost.systemd import CallFailed, Systemd
 
@@ -65,7 +66,7 @@ def look(
     """`manifests`: of the services that are described for this host (release.json's contract)."""
     with ThreadPoolExecutor(8) as pool:
         asked = {name: pool.submit(_ask, name, argv) for name, argv in COMMANDS.items()}
-        services = pool.submit(doctorservicelook.services, places, systemd, manifests)
+        services = pool.submit(servicelook.services, places, systemd, manifests)
         units = pool.submit(_units, systemd)
         seen: Dict[str, Any] = {
             "time": time.time(),

@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 from typing import Any, Dict, List, Mapping, Optional, Tuple
 
-from opsctl.onhost import doctorcards, doctordriver, doctorgpu, hostfacts
-from opsctl.onhost.doctordriver import older, out, torch_cuda
-from opsctl.onhost.doctorfault import FAIL, WARN, Fault, Finding, Found, table
-from opsctl.onhost.doctorhost import gib
+from opsctl.onhost import hostfacts
+from opsctl.onhost.doctor import driver, gpu, texts
+from opsctl.onhost.doctor.driver import older, out, torch_cuda
+from opsctl.onhost.doctor.fault import FAIL, WARN, Fault, Finding, Found, table
+from opsctl.onhost.doctor.host import gib
 
 MiB = 1 << 20
 LEAST_MEMLOCK = 64 << 30  # bytes; pinned host pools are tens of GiB a rank
@@ -93,7 +94,7 @@ FAULTS = table(
 
 
 def judge(seen: Mapping[str, Any]) -> List[Finding]:
-    """`seen`: doctorlook.look's."""
+    """`seen`: the whole look."""
     found = Found(FAULTS)
     for service in seen["services"]:
         _unit(service, found)
@@ -101,7 +102,7 @@ def judge(seen: Mapping[str, Any]) -> List[Finding]:
         if service["manifest"]:
             _port(service, found)
             files(service, found)
-            environment(service, doctordriver.version(seen), found)
+            environment(service, driver.version(seen), found)
             _room(service, seen["disks"], found)
         _own(service, found)
     _gpu_memory(seen, found)
@@ -177,7 +178,7 @@ def unreadable(access: List[Mapping[str, Any]], user: Optional[Mapping[str, Any]
     return ""
 
 
-def environment(service: Mapping[str, Any], driver: str, found: Found) -> None:
+def environment(service: Mapping[str, Any], running: str, found: Found) -> None:
     environment, manifest, name = service["engine"], service["manifest"], service["service"]
     if environment is None:
         return
@@ -195,7 +196,7 @@ def environment(service: Mapping[str, Any], driver: str, found: Found) -> None:
         text = f"{root} holds SGLang {packages['sglang']}, described is {version}"
         found.fault("engine-version", text, name)
     elif manifest.get("needs"):
-        _packages(service, driver, found)
+        _packages(service, running, found)
 
 
 def _room(service: Mapping[str, Any], disks: Mapping[str, Mapping[str, Any]], found: Found) -> None:
@@ -214,7 +215,7 @@ def _room(service: Mapping[str, Any], disks: Mapping[str, Mapping[str, Any]], fo
             found.fault("disk-engine", text, name, path=engine["root"])
 
 
-def _packages(service: Mapping[str, Any], driver: str, found: Found) -> None:
+def _packages(service: Mapping[str, Any], running: str, found: Found) -> None:
     environment, name, needs = service["engine"], service["service"], service["manifest"]["needs"]
     root, packages = environment["root"], environment["packages"]
     for package, operator, wanted in pins(environment["requires"]):
@@ -227,8 +228,8 @@ def _packages(service: Mapping[str, Any], driver: str, found: Found) -> None:
         text = f"{root}: torch {packages['torch']} is built without CUDA"
         found.fault("torch-cpu", text, name, torch=needs["torch"], cuda=needs["cuda"])
     least = needs["drivers"].get((cuda or "").split(".")[0], "")
-    if least and driver and older(driver, least) and not older(driver, str(needs["driver"])):
-        text = f"torch is built for CUDA {cuda}, driver {driver} is older than {least}"
+    if least and running and older(running, least) and not older(running, str(needs["driver"])):
+        text = f"torch is built for CUDA {cuda}, driver {running} is older than {least}"
         found.fault("torch-driver", text, name, cuda=cuda)
 
 
@@ -262,7 +263,7 @@ def _own(service: Mapping[str, Any], found: Found) -> None:
 
 def _gpu_memory(seen: Mapping[str, Any], found: Found) -> None:
     """Who holds memory on the cards. Orphans are told once, by their PID."""
-    cards: List[Dict[str, Any]] = doctorgpu.known(seen)
+    cards: List[Dict[str, Any]] = gpu.known(seen)
     holders = hostfacts.parse_gpu_processes(out(seen, "smi-processes"), cards)
     ours = {pid for service in seen["services"] for pid in service["pids"]}
     strays = {stray["pid"]: stray for stray in seen["strays"]}
@@ -280,7 +281,7 @@ def _gpu_memory(seen: Mapping[str, Any], found: Found) -> None:
     if out(seen, "smi-processes").startswith(("No devices", "Failed", "NVIDIA-SMI has failed")):
         return
     busy = {one["gpu"] for one in holders}
-    told = (doctorcards.details(out(seen, "smi-details")) or {}).get("cards", [])
+    told = (texts.details(out(seen, "smi-details")) or {}).get("cards", [])
     busy |= {card["index"] for card in told if card["display"]}
     for card in cards:
         if card["state"] == "ok" and card["memory_used"] > LEAST_LEFT and card["index"] not in busy:

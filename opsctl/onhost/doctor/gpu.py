@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 from typing import Any, Dict, List, Mapping, Optional, Sequence
 
-from opsctl.onhost import doctorcards, gpufacts, hostfacts
-from opsctl.onhost.doctordriver import cards_on_bus, out, state
-from opsctl.onhost.doctorfault import FAIL, WARN, Fault, Finding, Found, table
+from opsctl.onhost import gpufacts, hostfacts
+from opsctl.onhost.doctor import texts
+from opsctl.onhost.doctor.driver import cards_on_bus, out, state
+from opsctl.onhost.doctor.fault import FAIL, WARN, Fault, Finding, Found, table
 
 _BUS = re.compile(r"[0-9a-f]{4,8}:")
 RESET = "drain the host; nvidia-smi -r -i {gpu}, or reboot"
@@ -99,14 +100,14 @@ FAULTS = table(
 
 
 def judge(seen: Mapping[str, Any]) -> List[Finding]:
-    """`seen`: doctorlook.look's."""
+    """`seen`: the whole look."""
     found = Found(FAULTS)
     cards = known(seen)
     _presence(seen, cards, found)
     _split(cards, wanted(seen["services"]), found)
     for service in seen["services"]:
         _service(service, cards, found)
-    for card in (doctorcards.details(out(seen, "smi-details")) or {}).get("cards", []):
+    for card in (texts.details(out(seen, "smi-details")) or {}).get("cards", []):
         if _sound(cards, card["index"]):
             _card(card, found)
     _amd(seen, found)
@@ -115,7 +116,7 @@ def judge(seen: Mapping[str, Any]) -> List[Finding]:
 
 
 def blocking(seen: Mapping[str, Any], manifest: Mapping[str, Any]) -> List[Finding]:
-    """What of it concerns one release before its start; `seen`: doctorlook.look_before's."""
+    """What of it concerns one release before its start; `seen`: the look before it."""
     found = Found(FAULTS)
     cards = known(seen)
     service = {"service": str(manifest.get("service")), "manifest": manifest}
@@ -123,7 +124,7 @@ def blocking(seen: Mapping[str, Any], manifest: Mapping[str, Any]) -> List[Findi
     _presence(seen, cards, found, manifest.get("gpus"))
     _split(cards, mine, found)
     _service(service, cards, found)
-    for card in (doctorcards.details(out(seen, "smi-details")) or {}).get("cards", []):
+    for card in (texts.details(out(seen, "smi-details")) or {}).get("cards", []):
         if (mine is None or card["index"] in mine) and _sound(cards, card["index"]):
             _card(card, found)
     return found.list
@@ -323,7 +324,7 @@ def _pace(card: Mapping[str, Any], where: str, found: Found) -> None:
 
 
 def _amd(seen: Mapping[str, Any], found: Found) -> None:
-    for card in doctorcards.rocm(out(seen, "rocm")):
+    for card in texts.rocm(out(seen, "rocm")):
         where = f"GPU {card['index']}"
         if card["partition"] not in ("", "SPX"):
             found.fault("gpu-partitioned", f"{where} is in {card['partition']} mode")
@@ -348,7 +349,7 @@ def _passes(seen: Mapping[str, Any], cards: Sequence[Mapping[str, Any]], found: 
         if split
         else "no card is split",
     )
-    if doctorcards.details(out(seen, "smi-details")) is None:
+    if texts.details(out(seen, "smi-details")) is None:
         hung = state(seen, "smi-details")
         why = "nvidia-smi -q -x gave no answer" if hung != "ok" else "nvidia-smi -q -x is no XML"
         for check in ("ecc", "persistence", "link", "power", "compute-mode"):

@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 from typing import Any, List, Mapping, Optional, Tuple
 
-from opsctl.onhost import doctorcards, doctorxid, hostfacts, unitfacts
+from opsctl.onhost import hostfacts, unitfacts
 from opsctl.onhost.asking import HUNG, MISSING
-from opsctl.onhost.doctorfault import FAIL, WARN, Fault, Finding, Found, table
+from opsctl.onhost.doctor import texts, xid
+from opsctl.onhost.doctor.fault import FAIL, WARN, Fault, Finding, Found, table
 
 FAULTS = table(
     Fault("driver-none", "driver", FAIL, "NVIDIA cards without a driver",
@@ -68,7 +69,7 @@ SWITCH_CLASS = "0x0680"  # bridges: NVSwitches
 
 
 def judge(seen: Mapping[str, Any]) -> List[Finding]:
-    """`seen`: doctorlook.look's."""
+    """`seen`: the whole look."""
     found = Found(FAULTS)
     _driver(seen, found)
     _nouveau(seen, found)
@@ -79,7 +80,7 @@ def judge(seen: Mapping[str, Any]) -> List[Finding]:
 
 
 def blocking(seen: Mapping[str, Any], manifest: Mapping[str, Any]) -> List[Finding]:
-    """What of it concerns one release before its start; `seen`: doctorlook.look_before's."""
+    """What of it concerns one release before its start; `seen`: the look before it."""
     found = Found(FAULTS)
     service = {"service": str(manifest.get("service") or ""), "manifest": manifest}
     _driver({**seen, "services": [service]}, found)
@@ -95,7 +96,7 @@ def cards_on_bus(seen: Mapping[str, Any]) -> List[str]:
 def version(seen: Mapping[str, Any]) -> str:
     """Of the module in the kernel; in a container that hides it, as nvidia-smi tells it."""
     loaded = unitfacts.driver(seen["files"].get("/proc/driver/nvidia/version", ""))
-    details = doctorcards.details(out(seen, "smi-details")) or {}
+    details = texts.details(out(seen, "smi-details")) or {}
     table_ = hostfacts.parse_gpu_table(out(seen, "smi"))["driver"]
     short = re.search(r", (\d+\.\d+[.\d]*)$", out(seen, "smi-short"), re.MULTILINE)
     return loaded or details.get("driver") or table_ or (short[1] if short else "")
@@ -212,12 +213,12 @@ def _xids(seen: Mapping[str, Any], found: Found) -> None:
     if state(seen, "kernel") != "ok" or "No journal files" in out(seen, "kernel"):
         found.unknown("xid", "the kernel's log cannot be read", mend="journalctl -k -b")
         return
-    for bus, number, times in doctorxid.read(out(seen, "kernel")):
-        of_card, meaning = doctorxid.XIDS.get(number, (False, "see NVIDIA's catalogue of Xids"))
+    for bus, number, times in xid.read(out(seen, "kernel")):
+        of_card, meaning = xid.XIDS.get(number, (False, "see NVIDIA's catalogue of Xids"))
         often = f", {times} times" if times > 1 else ""
         text = f"Xid {number} on {bus}{often}: {meaning}"
         found.fault("xid-card" if of_card else "xid-program", text, meaning=meaning)
-    fatal = [(bus, number) for bus, number, dead in doctorxid.switches(out(seen, "kernel")) if dead]
+    fatal = [(bus, number) for bus, number, dead in xid.switches(out(seen, "kernel")) if dead]
     if fatal:
         told = ", ".join(f"SXid {number} on {bus}" for bus, number in fatal)
         found.fault("sxid", told)

@@ -7,20 +7,12 @@ import platform
 import time
 from typing import Any, Dict, List, Mapping, Sequence
 
-from opsctl.onhost import (
-    doctordriver,
-    doctorgpu,
-    doctorhost,
-    doctorlook,
-    doctorservice,
-    doctorservicelook,
-    doctortopology,
-)
-from opsctl.onhost.doctorfault import Fault, Finding, Found
+from opsctl.onhost.doctor import driver, gpu, host, look, service, servicelook, topology
+from opsctl.onhost.doctor.fault import Fault, Finding, Found
 from opsctl.onhost.store import Places
 from opsctl.onhost.systemd import Systemd
 
-JUDGES = (doctorhost, doctordriver, doctorgpu, doctortopology, doctorservice)
+JUDGES = (host, driver, gpu, topology, service)
 ASKED_ELSEWHERE = ("model-missing", "engine-missing")  # preflight tells every path that is absent
 FAULTS: Dict[str, Fault] = {
     name: fault for module in JUDGES for name, fault in module.FAULTS.items()
@@ -34,7 +26,7 @@ def doctor(
     "service"}]}. `manifests`: of the services described for this host; what else stands here is
     judged by its own. Changes nothing."""
     began = time.time()
-    seen = doctorlook.look(places, systemd, manifests)
+    seen = look.look(places, systemd, manifests)
     return {
         "schema_version": 1,
         "host": platform.node(),
@@ -51,28 +43,26 @@ def judge(seen: Mapping[str, Any]) -> List[Finding]:
 def preconditions(manifest: Mapping[str, Any], systemd: Systemd) -> List[str]:
     """What of this host would keep a release from starting, beside its port, its user, the disk
     and strangers on its GPUs, which preflight asks by itself."""
-    found = Found(doctorservice.FAULTS)
+    found = Found(service.FAULTS)
     paths: Mapping[str, Any] = manifest.get("model") or {}
-    service = {
+    one = {
         "service": str(manifest.get("service") or ""),
         "manifest": manifest,
-        "user": doctorservicelook.user(str(manifest.get("user") or "")),
-        "model": doctorservicelook.model(str(paths.get("path") or "")),
-        "draft": doctorservicelook.model(str(paths.get("draft_path") or "")),
-        "engine": doctorservicelook.environment(
-            str((manifest.get("engine") or {}).get("root") or "")
-        ),
+        "user": servicelook.user(str(manifest.get("user") or "")),
+        "model": servicelook.model(str(paths.get("path") or "")),
+        "draft": servicelook.model(str(paths.get("draft_path") or "")),
+        "engine": servicelook.environment(str((manifest.get("engine") or {}).get("root") or "")),
     }
-    doctorservice.files(service, found)
-    doctorservice.environment(service, "", found)
+    service.files(one, found)
+    service.environment(one, "", found)
     blocking = found.list
     if manifest.get("needs"):  # else an engine on the CPU, or one of which nothing is known
-        blocking = [*blocking, *before(doctorlook.look_before(systemd), manifest)]
+        blocking = [*blocking, *before(look.look_before(systemd), manifest)]
     return [one.detail for one in blocking if one.blocks and one.fault not in ASKED_ELSEWHERE]
 
 
 def before(seen: Mapping[str, Any], manifest: Mapping[str, Any]) -> List[Finding]:
-    """What doctorlook.look_before's look tells against a release (pure)."""
-    found = doctorhost.blocking(seen)
-    found += doctordriver.blocking(seen, manifest)
-    return found + doctorgpu.blocking(seen, manifest)
+    """What a look before a start tells against a release (pure)."""
+    found = host.blocking(seen)
+    found += driver.blocking(seen, manifest)
+    return found + gpu.blocking(seen, manifest)

@@ -1,0 +1,1 @@
+"""What is wrong with a host: one look, then judgement. `examine` is the verb."""
