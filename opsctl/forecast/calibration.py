@@ -141,7 +141,24 @@ def _filled(first: Measured, second: Measured) -> Measured:
 
 def recorded(manifest: Mapping[str, Any], starts: Sequence[Mapping[str, Any]]) -> Measured:
     """The newest start with the same gpu_key; else the newest of the same model, version and
-    parallelism whose other settings leave free memory alone; else nothing."""
+    parallelism whose other settings leave free memory alone; else nothing. What it does not tell
+    of its processes and times (nobody looked: it was taken over, or its guard died) is that of the
+    newest such start that does."""
+    found = _newest(manifest, starts)
+    if found is None:
+        return Measured()
+    for start in (one for one in starts if _alike(manifest, one)):
+        if found.process is not None and found.seconds:
+            break
+        older = _figures(manifest, start, "")
+        found = _filled(found, replace(older, **dict.fromkeys(_OF_GPUS)))
+    return found
+
+
+_OF_GPUS = ("tokens", "free_before", "free_after", "weights", "draft_weights")
+
+
+def _newest(manifest: Mapping[str, Any], starts: Sequence[Mapping[str, Any]]) -> Measured | None:
     tokens = recorded_tokens(manifest, starts)
     for start in starts:
         if tokens is not None and start.get("gpu_key") == manifest.get("gpu_key"):
@@ -151,7 +168,11 @@ def recorded(manifest: Mapping[str, Any], starts: Sequence[Mapping[str, Any]]) -
     for start in starts:
         if _related(manifest, start):
             return _carried(manifest, start)
-    return Measured()
+    return None
+
+
+def _alike(manifest: Mapping[str, Any], start: Mapping[str, Any]) -> bool:
+    return start.get("gpu_key") == manifest.get("gpu_key") or _related(manifest, start)
 
 
 def _related(manifest: Mapping[str, Any], start: Mapping[str, Any]) -> bool:

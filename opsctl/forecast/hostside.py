@@ -68,16 +68,33 @@ def memory(facts: Mapping[str, Any]) -> HostMemory | None:
 def held(facts: Mapping[str, Any]) -> int:
     """What comes back when this service stops: the kernel's count of its memory. That is not
     believed if it is less than the pools that the running start has logged (huge pages are in no
-    count): then those count, and a process a rank, as its record has it."""
+    count): then those count, and a process a rank, as a record of such a start has it."""
     running = facts.get("running") or {}
     ranks = (running.get("ranks") or {}).values()
     pools = sum(int(pool["bytes"]) for rank in ranks for pool in rank.get("host_pools") or ())
     counted = int((facts.get("service_memory") or {}).get("bytes") or 0)
     if counted and counted >= pools:
         return counted
-    records = (s for s in facts.get("starts") or () if s["invocation"] == running.get("invocation"))
-    known = next((s["process"] for s in records if s.get("process")), PROCESS)
-    return pools + len(ranks) * int(known)
+    return pools + len(ranks) * _process(facts, running)
+
+
+def _process(facts: Mapping[str, Any], running: Mapping[str, Any]) -> int:
+    """Bytes of one rank of what runs, beside its pools. A start that no guard has seen (a hand's,
+    systemd's own) has no record: the newest of its release tells it, else of its settings of the
+    GPU, else of as many ranks. A guess would be another figure than the forecast reckons with."""
+    manifest = (facts.get("standing") or {}).get("manifest") or {}
+    known = [start for start in facts.get("starts") or () if start.get("process")]
+    wanted = (
+        ("invocation", running.get("invocation")),
+        ("digest", manifest.get("digest")),
+        ("gpu_key", manifest.get("gpu_key")),
+    )
+    for key, value in wanted:
+        for start in known:
+            if value is not None and start.get(key) == value:
+                return int(start["process"])
+    ranks = len(running.get("ranks") or {})
+    return next((int(s["process"]) for s in known if len(s.get("ranks") or {}) == ranks), PROCESS)
 
 
 def headroom(chain: Sequence[Mapping[str, Any]], held: int) -> int | None:

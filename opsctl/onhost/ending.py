@@ -19,6 +19,23 @@ def make_room(store: Store, run: str) -> None:
     files.remove(store.run(run) / RESERVE)
 
 
+def learn(
+    store: Store,
+    run: str,
+    digest: str,
+    invocation: str,
+    record: Callable[[], Dict[str, Any]],
+    now: float,
+) -> None:
+    """Record a start that has passed every gate, whichever release it was asked for: what runs
+    from now on has to be known by its figures, not by a guess. It is worth no failure of the run.
+    `now`: seconds since the epoch."""
+    key = (store.manifest(digest) or {}).get("gpu_key")
+    make_room(store, run)
+    with suppress(OSError):
+        store.write_start(invocation, {**record(), "digest": digest, "gpu_key": key, "time": now})
+
+
 def over(store: Store, run: str) -> bool:
     """Whether nothing at all is left to do for a run."""
     pending = store.pending()

@@ -190,6 +190,7 @@ class Guard:
             return Check("start", FAIL, "it was not running before the deployment: left stopped")
         self._phase("start")
         systemd.reset_failed(store.unit)
+        self.world.eyes.before(manifest)
         systemd.start(store.unit)
         return None
 
@@ -246,16 +247,8 @@ class Guard:
         self._phase("confirm")
         store = self.world.store
         state = self.world.systemd.show(store.unit)
-        manifest = store.manifest(pending.target) or {}
-        extra = {
-            "digest": pending.target,
-            "gpu_key": manifest.get("gpu_key"),
-            "time": self.world.clock.now(),
-        }
         taken = pending.taken if swap.still_theirs(pending, state) else ""
-        ending.make_room(store, self.run)
-        with suppress(OSError):  # what is learned for the next start is worth no failure of this
-            store.write_start(state.invocation, {**self.world.eyes.record(), **extra})
+        self._learn(pending.target, state.invocation)
         if taken:
             store.write_taken(pending.target, taken, list(self.document.get("later") or []))
         store.confirm(pending.target, pending.fallback)
@@ -263,8 +256,13 @@ class Guard:
             store.remove_taken()
         return self._end("confirmed", pending.target, pending=pending)
 
+    def _learn(self, digest: str, invocation: str) -> None:
+        eyes, now = self.world.eyes, self.world.clock.now()
+        ending.learn(self.world.store, self.run, digest, invocation, eyes.record, now)
+
     def _restored(self, pending: Pending, failed: Optional[Check]) -> Dict[str, Any]:
         if failed is None:
+            self._learn(pending.fallback, self._invocation())
             self.world.store.confirm(pending.fallback, "")
             self.world.store.remove_taken()
             return self._end("rolled_back", pending.fallback, pending.cause, pending.log, pending)

@@ -13,14 +13,14 @@ from typing import Any, Dict, Mapping, Optional, Sequence
 from opsctl.onhost import hostfacts, kernelcache, modelfiles, pagecache, phases
 from opsctl.onhost.model import StartFacts
 
-# A sample that is taken later than this after the first line is not of the beginning: the guard
-# was run again, and the model may be half loaded.
-LATE = 20.0  # seconds
+# A rank's process has Python, torch and CUDA loaded, which is more than this: a count that leaves
+# less beside the pools has missed something. A judgement.
+LEAST = 256 << 20  # bytes
 
 
 def begun(manifest: Mapping[str, Any], starts: Sequence[Mapping[str, Any]]) -> Dict[str, Any]:
-    """The host just after systemd was asked for a start: the engine imports for seconds before
-    it takes memory or reads the model. `starts`: the recorded ones, the newest first."""
+    """The host just before systemd is asked for a start, with the one before ended: a moment
+    later its processes hold memory already. `starts`: the recorded ones, the newest first."""
     path = (manifest.get("model") or {}).get("path")
     files = modelfiles.weights(Path(path)) if path else []
     kernels = kernelcache.of(f"/var/cache/opsctl/{manifest.get('service')}", starts)
@@ -50,32 +50,33 @@ def record(
     begin: Mapping[str, Any],
     ready: Mapping[str, Any],
 ) -> Dict[str, Any]:
-    """The record. Pure; `begin` and `ready` may be empty."""
-    late = not begin or (facts.began and float(begin["time"]) - facts.began / 1e6 > LATE)
+    """The record. Pure; `ready` may be empty, and so may `begin`: nobody looked before a start that
+    was taken over, or whose guard was run again. What it holds is then measured at another moment
+    than that of other starts, and tells nothing of them."""
     model = manifest.get("model") or {}
     engine = manifest.get("engine") or {}
-    available = None if late else begin["available"]
+    available = begin.get("available")
     return {
         **facts.as_json(),
         "engine_version": facts.engine_version or str(engine.get("version") or ""),
         "model": {
             "path": model.get("path"),
             "draft_path": model.get("draft_path"),
-            "bytes": begin.get("model_bytes") if begin else None,
+            "bytes": begin.get("model_bytes"),
         },
         "flags": dict(manifest.get("flags") or {}),
         "env": dict(manifest.get("env") or {}),
         "gpus": manifest.get("gpus"),
         "seconds": phases.seconds(facts),
-        "cached": None if late else begin["cached"],
-        "kernels": None if late else begin.get("kernels"),
+        "cached": begin.get("cached"),
+        "kernels": begin.get("kernels"),
         "memory": {
             "begin": available,
             "ready": ready.get("available"),
             "service": ready.get("service"),
             "ranks": ready.get("ranks") or {},
         },
-        "process": process(facts, available, ready),
+        "process": process(facts, available, ready) if begin else None,
     }
 
 
@@ -84,7 +85,7 @@ def process(facts: StartFacts, available: Optional[int], ready: Mapping[str, Any
 
     The kernel's count of the service, where it holds at least the pools: pools in huge pages are
     in no count, nor is memory that a driver keeps for itself. Else what the host has less than at
-    the beginning. Neither is believed if it is less than the pools.
+    the beginning. Neither is believed if it leaves less than LEAST a rank beside the pools.
     """
     count = len(facts.ranks)
     pools = sum(int(p["bytes"]) for rank in facts.ranks.values() for p in rank.host_pools)
@@ -94,6 +95,6 @@ def process(facts: StartFacts, available: Optional[int], ready: Mapping[str, Any
     if available is not None and ready.get("available") is not None:
         taken.append(available - int(ready["available"]))
     for figure in taken:
-        if figure > pools:
+        if figure >= pools + count * LEAST:
             return (figure - pools) // count
     return None

@@ -30,6 +30,8 @@ class Look:
 class Eyes(Protocol):
     """What can be seen of one service. The real one is gating.Sight."""
 
+    def before(self, manifest: Mapping[str, Any]) -> None: ...  # the host, just before a start
+
     def begin(self, manifest: Mapping[str, Any], before: str) -> None: ...
 
     def adopt(self) -> None: ...  # the running process, which was not started by this run

@@ -169,17 +169,21 @@ class Sight:
     digest: str = ""
     adopted: list[str] = field(default_factory=list)
 
-    before: str = ""
+    started: str = ""
+    looked: list[str] = field(default_factory=list)  # at the host, before a start
+
+    def before(self, manifest: Any) -> None:
+        self.looked.append(manifest.get("digest", ""))
 
     def begin(self, manifest: Any, before: str) -> None:
-        self.digest, self.before = manifest.get("digest", ""), before
+        self.digest, self.started = manifest.get("digest", ""), before
 
     def adopt(self) -> None:
         self.adopted.append(self.digest)
 
     def look(self) -> Look:
         state = self.systemd.show("x")
-        if state.active != "active" or (self.before and state.invocation == self.before):
+        if state.active != "active" or (self.started and state.invocation == self.started):
             return Look(state, crashed=Check("start", FAIL, "exited at once", ["boom"]))
         return Look(state, ready=True, ranks={"TP0": "ready"})
 
@@ -372,6 +376,20 @@ def test_a_bad_release_gives_way_to_the_confirmed_one(host: Host) -> None:
     assert result["cause"] == "tools: as told"
     assert [c["id"] for c in result["checks"]][-1] == "tools"
     whole(host)
+
+
+def test_what_is_restored_is_recorded_and_what_failed_is_not(host: Host) -> None:
+    """A forecast has to know what runs now by its figures; a start that a gate refused is none."""
+    deployed(host)
+    host.sight.bad[unit(B)] = "tools"
+    host.ask("swap", B)
+    before = len(host.sight.looked)
+    host.guard()
+    newest = host.store.starts()[0]
+    assert newest["digest"] == A and newest["gpu_key"] == host.store.manifest(A).get("gpu_key")
+    assert (host.store.var / "starts" / f"{host.systemd.invocation}.json").exists()
+    assert B not in {start["digest"] for start in host.store.starts()}
+    assert host.sight.looked[before:] == [B, A], "the host is looked at before each start"
 
 
 def test_a_crash_is_told_with_its_lines_and_restored(host: Host) -> None:

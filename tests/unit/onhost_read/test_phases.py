@@ -124,9 +124,9 @@ MANIFEST: dict[str, Any] = {
 POOLS = 2 * 44_770_000_000
 
 
-def begin(facts: StartFacts, later: float = 1.0) -> dict[str, Any]:
+def begin(facts: StartFacts) -> dict[str, Any]:
     return {
-        "time": facts.began / 1e6 + later,
+        "time": facts.began / 1e6 - 1,
         "available": 440 * GIB,
         "cached": 0.25,
         "kernels": True,
@@ -148,18 +148,19 @@ def test_a_record_holds_what_a_calibration_needs() -> None:
     assert found["ranks"]["TP1"]["pid"] == 101
 
 
-def test_what_was_seen_too_late_is_no_beginning() -> None:
-    facts = read(OLD)
-    for seen in (begin(facts, 21.0), {}):
-        found = startrecord.record(facts, MANIFEST, seen, {"service": 0})
-        assert found["cached"] is None and found["memory"]["begin"] is None
-        assert found["process"] is None
+def test_a_start_that_nobody_saw_begin_tells_nothing_of_the_next_ones_memory() -> None:
+    """Taken over after weeks, or by a guard that was run again: another moment than just ready."""
+    found = startrecord.record(read(OLD), MANIFEST, {}, {"service": POOLS + 9 * GIB})
+    assert found["cached"] is None and found["memory"]["begin"] is None
+    assert found["process"] is None
 
 
 PROCESS = [
     # service's count, available at the beginning and when ready → per rank beside the pools
     (POOLS + 8 * GIB, 440, 300, 4 * GIB),
     (POOLS - GIB, 440, 440 - POOLS // GIB - 10, (10 * GIB + POOLS // GIB * GIB - POOLS) // 2),
+    # a count that leaves less than an interpreter has missed something
+    (POOLS + GIB // 4, 440, 440 - POOLS // GIB - 10, (10 * GIB + POOLS // GIB * GIB - POOLS) // 2),
     (0, None, 300, None),
     (0, 440, 430, None),  # less went than the pools took: somebody else gave memory back
 ]

@@ -40,6 +40,22 @@ HELD = [
         },
         8 * (POOL + 3 * GiB),
     ),
+    # no guard has seen this start (a hand's): a record of its release, its settings, its ranks
+    *(
+        (
+            {
+                "running": RUNNING,
+                "standing": {"manifest": {"digest": "d", "gpu_key": "k"}},
+                "starts": [
+                    {"invocation": "z", "process": 9 * GiB, "ranks": {"TP0": {}}},
+                    {"invocation": "y", "process": None, "digest": "d"},
+                    {"invocation": "x", "process": 3 * GiB, **like},
+                ],
+            },
+            8 * (POOL + 3 * GiB),
+        )
+        for like in ({"digest": "d"}, {"gpu_key": "k"}, {"ranks": RUNNING["ranks"]})
+    ),
 ]
 
 

@@ -103,6 +103,15 @@ def test_a_related_start_gives_what_its_changed_settings_leave_alone(
     assert bool(found.notes) is not free
 
 
+@pytest.mark.parametrize("key", ["k", "new"], ids=["same", "related"])
+def test_a_start_that_nobody_saw_begin_hides_nothing_of_an_older_one(key: str) -> None:
+    taken_over = start(invocation="j", process=None, seconds={}, cached=None, tokens=1001)
+    older = [start("other", 5, process=9 * GiB, flags=None), start()]
+    found = measured(manifest(key=key), {"starts": [taken_over, *older]})
+    assert (found.tokens, found.free_after) == (1001, 21 * GiB)
+    assert (found.process, found.cached, found.seconds["weights"]) == (4 * GiB, 0.1, 600.0)
+
+
 UNRELATED: list[dict[str, Any]] = [
     {"engine_version": "0.5.10"},
     {"model": {"path": "/other"}},
