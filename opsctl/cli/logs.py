@@ -17,6 +17,7 @@ from opsctl.errors import OpsctlError, Refused
 
 # A healthy service may say nothing for days; only keepalives tell whether the host is there.
 QUIET = 7 * 86400.0
+LAST, EACH = 100, 30  # lines of this start; of each start, where all are shown
 
 Entry = dict[str, Any]
 Wanted = Callable[[Entry], bool]
@@ -30,8 +31,15 @@ def logs(
     ] = None,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on until Ctrl-C.")] = False,
     lines: Annotated[
-        int, typer.Option("--lines", "-n", min=1, metavar="N", help="Last lines shown.")
-    ] = 100,
+        int | None,
+        typer.Option(
+            "--lines",
+            "-n",
+            min=1,
+            metavar="N",
+            help="Last lines shown: 100; with --all-starts 30 of each start.",
+        ),
+    ] = None,
     rank: Annotated[
         str | None, typer.Option("--rank", metavar="RANK", help="Only this rank, such as TP3.")
     ] = None,
@@ -39,18 +47,19 @@ def logs(
         str | None, typer.Option("--grep", metavar="REGEX", help="Only lines that match.")
     ] = None,
     all_starts: Annotated[
-        bool, typer.Option("--all-starts", help="Earlier starts too, not this one only.")
+        bool, typer.Option("--all-starts", help="The end of each of the last 20 starts.")
     ] = False,
 ) -> None:
     """Show the journal of the current start.
 
-    Control characters are made harmless. Ctrl-C ends it, here and on the host.
+    With --all-starts each start stands below a line that tells when it began. Control characters are made harmless. Ctrl-C ends it, here and on the host.
     """
     wanted = _keeper(rank or "", grep or "")
     limit = (host,) if host else settings.hosts
     chosen = fleet.choose(settings, [service], limit=limit)
     # A filter must see everything, or `-n 5 --rank TP3` finds five lines of other ranks.
-    asked = 0 if rank or grep else lines
+    most = lines or (EACH if all_starts else LAST)
+    asked = 0 if rank or grep else most
     arguments = [service, "--lines", str(asked), *(["--all-starts"] if all_starts else [])]
     several = len(chosen.names) > 1
     with fleet.opened(chosen) as reached:
@@ -59,12 +68,24 @@ def logs(
             return
         shown = 0
         for name in chosen.names:
-            found = [e for e in _read(reached, name, arguments) if wanted(e)][-lines:]
+            found = last([e for e in _read(reached, name, arguments) if wanted(e)], most)
             shown += len(found)
+            begun = None
             for line in found:
+                if line.get("start") != begun:
+                    begun = line["start"]
+                    _head(line, settings)
                 _write(line, settings, several=several)
     if not shown:
         talk(f"no line of {service} in this start" + (" matches" if rank or grep else ""))
+
+
+def last(entries: list[Entry], most: int) -> list[Entry]:
+    """The last `most` of each start, in order; entries of one start only tell no start."""
+    kept: dict[int | None, list[Entry]] = {}
+    for entry in entries:
+        kept.setdefault(entry.get("start"), []).append(entry)
+    return [entry for of_start in kept.values() for entry in of_start[-most:]]
 
 
 def _keeper(rank: str, pattern: str) -> Wanted:
@@ -110,6 +131,13 @@ def _follow(
                     _write(line, settings, several=several)
     except KeyboardInterrupt:
         talk()
+
+
+def _head(entry: Entry, settings: Settings) -> None:
+    from opsctl.views.logs import head
+
+    if settings.form is Output.text:
+        write(head(entry) + "\n")
 
 
 def _write(entry: Entry, settings: Settings, *, several: bool) -> None:

@@ -10,6 +10,8 @@ from typing import Any
 from opsctl.onhost.wording import parse_prefix
 from opsctl.remote.sanitise import text as harmless
 
+LONGEST = 400  # characters of a line, where the ends of many starts are shown
+
 
 def keeper(rank: str, pattern: str) -> Callable[[Mapping[str, Any]], bool]:
     """Whether a line is of `rank` and matches `pattern` ("" means any). Raises re.error.
@@ -36,12 +38,20 @@ def rank_of(entry: Mapping[str, Any]) -> str:
 
 
 def as_text(entry: Mapping[str, Any], *, several: bool) -> str:
-    """The engine's own lines as they are; systemd's with time and source, which they lack."""
+    """The engine's own lines as they are; systemd's with time and source, which they lack. Of many
+    starts the longest lines are cut, and say so."""
     text = harmless(str(entry["text"]))
+    if "start" in entry and len(text) > LONGEST:  # arguments are printed in every start
+        text = f"{text[:LONGEST]}… ({len(text):,} characters)"
     if not parse_prefix(str(entry["text"])).prefixed:
         source = entry.get("source") or "systemd"
         text = f"[{_stamp(entry)}] {source}: {text}"
     return f"{entry['host']} {text}" if several else text
+
+
+def head(entry: Mapping[str, Any]) -> str:
+    """What stands above the lines of one start of many."""
+    return f"──── {entry['host']}: start of {_iso(entry['start'])}"
 
 
 def as_json(entry: Mapping[str, Any]) -> dict[str, Any]:
@@ -52,10 +62,15 @@ def as_json(entry: Mapping[str, Any]) -> dict[str, Any]:
         "pid": int(entry.get("pid") or 0),
         "source": entry.get("source") or "",
         "text": entry["text"],
+        **({"start": _iso(entry["start"])} if "start" in entry else {}),
     }
 
 
 def _stamp(entry: Mapping[str, Any]) -> str:
+    return _iso(entry["time"])
+
+
+def _iso(microseconds: int) -> str:
     """Microseconds since the epoch as UTC."""
-    at = datetime.fromtimestamp(int(entry["time"]) / 1e6, UTC)
+    at = datetime.fromtimestamp(int(microseconds) / 1e6, UTC)
     return at.strftime("%Y-%m-%dT%H:%M:%SZ")

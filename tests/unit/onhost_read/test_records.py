@@ -122,3 +122,16 @@ def test_all_starts_of_a_unit() -> None:
     argv = journalctl_argv("sglang-kimi.service", lines=50)
     assert argv[-1] == "--unit=sglang-kimi.service"
     assert "--lines=50" in argv
+
+
+def test_each_start_begins_with_the_first_word_of_systemd_about_it() -> None:
+    """Records of jobs carry no invocation; those of one start carry the same."""
+    from opsctl.onhost.logs import starts_in
+
+    said = [
+        '{"__REALTIME_TIMESTAMP": "100", "INVOCATION_ID": "a"}',
+        '{"__REALTIME_TIMESTAMP": "150"}',
+        '{"__REALTIME_TIMESTAMP": "200", "INVOCATION_ID": "a"}',
+        '{"__REALTIME_TIMESTAMP": "300", "INVOCATION_ID": "b"}',
+    ]
+    assert starts_in(said) == [100, 300]

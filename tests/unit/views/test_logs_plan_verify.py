@@ -164,3 +164,17 @@ def test_what_is_the_same_on_many_hosts_is_shown_once():
         "h4 kimi: start: new\n"
     )
     assert plan.document(steps)["steps"][1]["diff"] == list(diff)
+
+
+def test_of_each_start_its_own_last_lines():
+    """One long start must not push an earlier, failed one out of sight."""
+    from opsctl.cli.logs import last
+
+    failed = [{**entry(f"failed {n}"), "start": 1_000_000} for n in range(5)]
+    serving = [{**entry(f"serving {n}"), "start": 9_000_000} for n in range(500)]
+    kept = last([*failed, *serving], 2)
+    assert [e["text"] for e in kept] == ["failed 3", "failed 4", "serving 498", "serving 499"]
+    assert last([entry("a"), entry("b")], 1) == [entry("b")]
+    assert logs.head(failed[0]) == "──── h1: start of 1970-01-01T00:00:01Z"
+    assert logs.as_json(failed[0])["start"] == "1970-01-01T00:00:01Z"
+    assert "start" not in logs.as_json(entry("a"))
