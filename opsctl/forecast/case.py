@@ -9,11 +9,15 @@ from typing import Any
 from opsctl.forecast import hostside
 from opsctl.forecast.calibration import measured
 from opsctl.forecast.device import device
+from opsctl.forecast.dimensions import eagle, imagined
 from opsctl.forecast.shape import draft_geometry, geometry
 from opsctl.forecast.values import Case, Figure, Geometry, NoForecast
 from opsctl.forecast.weights import DRAFT, TARGET, weights
 from opsctl.onhost.expect import count
 from opsctl.onhost.learned import band
+
+# Where weights come from that nobody has seen.
+DIMENSIONS = "config.json's dimensions and the engine's sharding"
 
 
 def case(
@@ -77,14 +81,44 @@ def _weights(
     vendor: str,
     part: str = TARGET,
 ) -> Figure | None:
-    """From the tensors' shapes; None where they are not known, or not all ways of sharding are."""
-    tensors = (facts.get(which) or {}).get("tensors")
-    if not tensors:
-        return None
+    """From the tensors' shapes, else from those that config.json's dimensions make; None where
+    neither are known, or not all ways of sharding are."""
+    folder = facts.get(which) or {}
+    tensors = folder.get("tensors")
     try:
-        return weights(tensors, shape, flags, version, part, vendor)
+        if tensors:
+            return weights(tensors, shape, flags, version, part, vendor)
+        return _by_dimensions(facts, which, shape, flags, version, vendor, part)
     except NoForecast:
         return None
+
+
+# Ways to load that keep the weights otherwise than the files do.
+_OTHERWISE = ("gguf", "bitsandbytes", "sharded_state")
+
+
+def _by_dimensions(
+    facts: Mapping[str, Any],
+    which: str,
+    shape: Geometry,
+    flags: Mapping[str, Any],
+    version: str,
+    vendor: str,
+    part: str,
+) -> Figure:
+    """Raises NoForecast."""
+    texts = _text(facts, which, "config.json"), _text(facts, which, "hf_quant_config.json")
+    if flags.get("load-format") in _OTHERWISE:
+        raise NoForecast("the weights are kept otherwise than the files hold them")
+    make = eagle if which == "draft" and "Eagle" in shape.architecture else imagined
+    if which == "draft":  # `shape` is cut down to the draft's layers; the file's are meant
+        shape = geometry(texts[0], texts[1], version)
+    try:
+        made = make(texts[0], texts[1] or None, shape, version)
+    except (KeyError, TypeError, ValueError) as problem:
+        raise NoForecast(f"config.json's dimensions are not read: {problem}") from None
+    found = weights(made, shape, flags, version, part, vendor)
+    return replace(found, source=DIMENSIONS)
 
 
 def _draft_weights(

@@ -15,6 +15,7 @@ from typing import Any
 from opsctl.errors import Refused, SpecError
 from opsctl.forecast.case import case
 from opsctl.forecast.owned import after_the_draft, held
+from opsctl.forecast.presumed import CARD, presumed, usual, weighed
 from opsctl.forecast.values import Case
 from opsctl.onhost.expect import GiB
 from opsctl.release.kinds import gpu_key
@@ -147,18 +148,32 @@ class Question:
     def case(self, sets: Sequence[str] = ()) -> Case:
         """Raises NoForecast for a model that is not forecast."""
         asked = self.asked(sets)
-        whole = _sized(case(asked.manifest, self.facts, asked.calibration, self.journal))
-        seen = whole.measured
-        return replace(whole, measured=replace(seen, notes=(*seen.notes, *asked.notes)))
+        facts, notes = presumed(asked.manifest, self.facts)
+        whole = case(asked.manifest, facts, asked.calibration, self.journal)
+        whole, more = usual(whole)
+        whole, size = weighed(whole, self._size(sets))
+        whole, seen = _sized(whole), whole.measured
+        told = (*seen.notes, *asked.notes, *notes, *more, *size)
+        return replace(whole, measured=replace(seen, notes=told))
+
+    def _size(self, sets: Sequence[str]) -> int | None:
+        """model.size of the description, bytes."""
+        size = described(self.name, self.entry, (*self.sets, *sets)).model.size
+        return None if size is None else int(size)
 
 
 def _sized(whole: Case) -> Case:
     """Where the files were not seen, what all ranks load stands for their size: the files have a
     little less, since some weights are loaded by every rank."""
-    seen = whole.measured
-    if whole.beginning.model_bytes or seen.free_before is None or seen.free_after is None:
+    seen, rank = whole.measured, whole.weights
+    if whole.beginning.model_bytes:
         return whole
-    size = (seen.free_before - seen.free_after) * len(whole.ranks)
+    if seen.free_before is not None and seen.free_after is not None:
+        size = (seen.free_before - seen.free_after) * len(whole.ranks)
+    elif rank is not None:
+        size = rank.value * len(whole.ranks)
+    else:
+        return whole
     return replace(whole, beginning=replace(whole.beginning, model_bytes=size))
 
 
@@ -267,6 +282,7 @@ def offline(
         "draft": draft,
         "memory": memory,
         "gpus": [{"index": n, **card, "state": "ok"} for n in range(given.gpus or 0)],
+        **({CARD: card} if given.gpus is None and (given.gpu_name or given.gpu_total) else {}),
         "starts": [],
         "running": None,
         "service_memory": {"bytes": 0, "basis": "not running"},

@@ -147,6 +147,7 @@ class Hardware:
     vendor: str = "nvidia"  # or "amd", "cpu"
     link: tuple[int, int] | None = None  # PCIe generation and lanes of the slowest card
     nodes: tuple[int, ...] = ()  # NUMA node of each card, in order; empty: not known
+    doubt: int = 0  # bytes by which `total` may be off: it is that of most cards of the name
 
 
 @dataclass(frozen=True, slots=True)

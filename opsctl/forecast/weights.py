@@ -27,6 +27,8 @@ GiB = 1 << 30
 _BESIDE = (0, int(0.10 * GiB), int(1.0 * GiB))
 _ROUNDING = (0.995, 1.003, 1.02)
 _SCALES = re.compile(r"scale|zero|g_idx|qzeros")
+# Of tensors that were read; those that are only imagined (forecast/dimensions) bring their own.
+_SURE = (1.0, 1.0)
 # Architectures whose layers count twice in Geometry.layers.
 _TWICE = {"LongcatFlashForCausalLM"}
 
@@ -133,7 +135,8 @@ def _add(
         likely, most = likely * twice, most * twice * _padding(group, cut)
     if cut.stages > 1:
         least, likely, most = _staged(what, layers, cut.stages, (least, likely, most))
-    total.add(size, (least, likely, most))
+    low, high = group.get("doubt", _SURE)
+    total.add(size, (least * low, likely, most * high))
     if name.endswith("kv_b_proj.weight"):  # its two halves are kept once more, for absorption
         copies = _elements(group) * kept / cut.attention / cut.stages
         total.add(copies, (0.0, 2.0, 4.0))

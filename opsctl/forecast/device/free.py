@@ -71,8 +71,8 @@ def _before(case: Case, set_: Settings) -> Figure | str:
     total = hardware.total
     return Figure(
         total - int(value * GiB),
-        total - int(most * GiB),
-        total - int(least * GiB),
+        total - hardware.doubt - int(most * GiB),
+        total + hardware.doubt - int(least * GiB),
         ESTIMATED,
         "the card's memory less what the driver and NCCL take",
     )

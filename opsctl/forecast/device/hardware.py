@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from functools import cache
 
 from opsctl.forecast.values import Hardware
@@ -28,6 +29,25 @@ _AMD_CAPABILITY = (
     *((name, (9, 4)) for name in ("MI300", "MI308", "MI325")),
     *((name, (9, 0)) for name in ("MI200", "MI210", "MI250")),
 )
+# Part of a name → MiB of a card as nvidia-smi or amd-smi shows them, for cards that are sold with
+# one size of memory; others (A100, B300, GH200, V100) must name it. The first that fits. From
+# public outputs of both tools; ECC and drivers move them by up to 1 % (an A100 of 80 GB has 81,251
+# or 81,920).
+_USUAL: tuple[tuple[str, int], ...] = (
+    ("GB200", 189471), ("B200", 183359),
+    ("H100 NVL", 95830), ("H200 NVL", 143771), ("H200", 143771),
+    ("H20-3e", 143771), ("H20", 97871), ("H100", 81559), ("H800", 81559),
+    ("A100-SXM4-40GB", 40960), ("A100-PCIE-40GB", 40960), ("A100 40GB", 40960),
+    ("A100-SXM4-80GB", 81920), ("A100 80GB", 81920), ("A100-80GB", 81920), ("A800 80GB", 81920),
+    ("RTX PRO 6000", 97887), ("RTX 6000 PRO", 97887), ("RTX 6000 Ada", 49140),
+    ("L40S", 46068), ("L40", 46068), ("L20", 46068), ("L4", 23034), ("A40", 46068),
+    ("RTX A6000", 49140), ("A30", 24576), ("A10G", 23028), ("A10", 23028), ("T4", 15360),
+    ("RTX 5090", 32607), ("RTX 4090", 24564), ("RTX 3090", 24576),
+)  # fmt: skip
+_USUAL_AMD = (("MI300X", 196592), ("MI308X", 196592), ("MI325X", 262128), ("MI350X", 294896),
+              ("MI355X", 294896))  # fmt: skip
+USUAL_DOUBT = 0.015  # of it, to either side
+_OTHER_SIZES = ("laptop", "48gb", "64gb", "94gb", "141gb")
 _SPELLINGS = "H100, H200, B200, B300, A100, L40S, RTX PRO 6000, RTX 4090, MI300X, MI355X"
 
 
@@ -47,6 +67,23 @@ def unknown_card(hardware: Hardware) -> str:
             "others, as nvidia-smi or amd-smi shows them)"
         )
     return ""
+
+
+@cache
+def usual_memory(card: str, vendor: str) -> int | None:
+    """Bytes of a card of this name; None where cards of the name differ."""
+    plain = _plain(card)
+    if any(size in plain for size in _OTHER_SIZES) and "h200" not in plain:
+        return None
+    table = _USUAL_AMD if vendor == "amd" else _USUAL
+    found = next((mib for name, mib in table if _bears(card, name)), None)
+    return None if found is None else found << 20
+
+
+def _bears(card: str, name: str) -> bool:
+    """Whether a card has this name, whatever stands between its parts; an A100 is no A10."""
+    parts = r"[\W_]*".join(re.escape(char) for char in name if char.isalnum())
+    return re.search(rf"(?i)(?<![a-z]){parts}(?!\d)", card.replace("NVIDIA", "")) is not None
 
 
 @cache

@@ -140,7 +140,7 @@ def said(done) -> str:
     ],
 )
 def test_the_figure_that_is_missing_is_named(asked, args, words):
-    done = asked.run("--gpus", 1, "--gpu-name", "NVIDIA H100", *RAM, *args)
+    done = asked.run("--gpus", 1, "--gpu-name", "NVIDIA A100", *RAM, *args)  # of 40 or 80 GB
     assert done.exit_code == 0 and words in said(done)
 
 
