@@ -6,11 +6,11 @@ import os
 import pwd
 import shutil
 import stat
+import tempfile
 from pathlib import Path
-from typing import Any, Dict, List, Mapping, Optional
+from typing import Any, Dict, List, Mapping, Optional, Sequence
 
-from opsctl.onhost import files, gates, hostfacts
-from opsctl.onhost.model import FAIL
+from opsctl.onhost import files, hostfacts, occupied, zero
 from opsctl.onhost.store import ZERO, Refused, Store
 from opsctl.onhost.systemd import Systemd
 
@@ -41,27 +41,32 @@ class Outside:
     def exists(self, path: str) -> bool:
         return Path(path).exists()
 
-    def in_the_way(self, systemd: Systemd, manifest: Mapping[str, Any], but: str = "") -> List[str]:
+    def in_the_way(
+        self,
+        systemd: Systemd,
+        manifest: Mapping[str, Any],
+        but: str = "",
+        after: Sequence[str] = (),
+    ) -> List[str]:
         """What would keep a start from its port or its GPUs: found out now, and not after a load
-        of many minutes. `but`: a unit that is about to be stopped."""
+        of many minutes. `but`: a unit that is about to be stopped; `after`: units that will run
+        another release by then, which takes other things."""
         from opsctl.onhost.doctor import examine  # it asks this module too
 
         found = examine.preconditions(manifest, systemd)
         other = str(manifest.get("takes_over") or "") if but else ""  # is stopped as well
-        taken = self.port_holder(manifest.get("address") or {}, but, other)
+        taken = self.port_holder(manifest.get("address") or {}, but, other, *after)
         if taken:
             found.append(f"port {manifest['address']['port']} is held by {taken}")
         if shutil.which("nvidia-smi"):
-            pids = [
-                pid
+            owners = {
+                pid: state.name
                 for state in systemd.show_all(["sglang-*.service", *([other] if other else [])])
                 for pid in hostfacts.cgroup_pids(state.cgroup)
-            ]
+            }
             held = hostfacts.gpu_processes(hostfacts.gpus())
-            check = gates.memory(
-                hostfacts.meminfo(), {"min_available": 0}, held, pids, manifest.get("gpus")
-            )
-            found += check.evidence[1:] if check.status == FAIL else []
+            own = f"sglang-{manifest.get('service')}.service"
+            found += occupied.problems(manifest, held, owners, {own, other, *after})
         return found
 
     def port_holder(self, address: Mapping[str, Any], *but: str) -> str:
@@ -124,11 +129,36 @@ def check(store: Store, systemd: Systemd, outside: Outside, digest: str) -> None
         raise Refused(f"release {digest[:12]}: " + "; ".join(problems))
 
 
-def surroundings(
-    store: Store, systemd: Systemd, outside: Outside, manifest: Mapping[str, Any]
+def foretold(
+    store: Store,
+    systemd: Systemd,
+    outside: Outside,
+    manifest: Mapping[str, Any],
+    unit: bytes,
+    after: Sequence[str] = (),
 ) -> List[str]:
-    """What on the host would keep a release from starting; asked of all hosts when it is staged,
-    so that a fleet is not left half done, and again before the old release is touched."""
+    """What `check` and the guard would refuse of a release that is only being staged, so that a
+    plan tells it, and a fleet is not left half done. `unit`: its unit file's text; `after`: units
+    that are deployed before it."""
+    problems = zero.refusal(store, systemd, str(manifest.get("takes_over") or ""))
+    problems += surroundings(store, systemd, outside, manifest, after)
+    if problems:
+        return problems
+    with tempfile.TemporaryDirectory(prefix="opsctl-") as folder:
+        path = Path(folder) / store.unit
+        path.write_bytes(unit)
+        return systemd.verify(path)
+
+
+def surroundings(
+    store: Store,
+    systemd: Systemd,
+    outside: Outside,
+    manifest: Mapping[str, Any],
+    after: Sequence[str] = (),
+) -> List[str]:
+    """What on the host would keep a release from starting; asked when it is staged, and again
+    before the old release is touched."""
     problems = []
     for folder in (store.places.var, store.places.etc, store.places.units):
         problems += outside.unwritable(folder)
@@ -140,7 +170,7 @@ def surroundings(
     for path in _wanted_paths(manifest):
         if not outside.exists(path):
             problems.append(f"{path} is not there")
-    return problems + outside.in_the_way(systemd, manifest, but=store.unit)
+    return problems + outside.in_the_way(systemd, manifest, but=store.unit, after=after)
 
 
 def _files(store: Store, digest: str) -> List[str]:

@@ -14,8 +14,8 @@ import time
 from pathlib import PurePosixPath
 from typing import Any, Dict, List, Mapping, Tuple
 
-from opsctl.onhost import bundle, files, records
-from opsctl.onhost.preflight import Outside, surroundings
+from opsctl.onhost import bundle, files, preflight, records
+from opsctl.onhost.preflight import Outside
 from opsctl.onhost.store import ZERO, Places, Refused, Store, replace_folder
 from opsctl.onhost.systemd import Systemd
 
@@ -48,8 +48,9 @@ def stage(
 ) -> Dict[str, Any]:
     """Answers {"changed", "diff", "digest", "restart", "problems"}; `check` changes nothing.
 
-    `restart`: whether the unit that stands in place is of another release; then `problems` tells
-    what on this host would keep the new one from starting. Raises Refused.
+    `restart`: whether the unit that stands in place is of another release. `problems`: what on
+    this host would keep the release from starting, if a deployment would start it. The document's
+    `after` names the services that are deployed before this one. Raises Refused.
     """
     store, digest, wanted = _read(places, document)
     standing = files.read(store.unit_path) or b""
@@ -61,14 +62,23 @@ def stage(
         _write_own(places, systemd, own)
         _prune(store, digest)
     restart = store.standing() != digest
-    manifest = json.loads(wanted["release.json"][1].decode())
+    serves = not restart and store.confirmed() == digest
+    starts = not serves or systemd.show(store.unit).active != "active"
     return {
         "changed": changed,
         "diff": _diff(store, digest, standing, wanted[store.unit][1]),
         "digest": digest,
         "restart": restart,
-        "problems": surroundings(store, systemd, Outside(), manifest) if restart else [],
+        "problems": _problems(store, systemd, document, wanted) if starts else [],
     }
+
+
+def _problems(
+    store: Store, systemd: Systemd, document: Mapping[str, Any], wanted: Mapping[str, File]
+) -> List[str]:
+    manifest = json.loads(wanted["release.json"][1].decode())
+    after = [f"sglang-{name}.service" for name in document.get("after") or []]
+    return preflight.foretold(store, systemd, Outside(), manifest, wanted[store.unit][1], after)
 
 
 def _read(places: Places, document: Mapping[str, Any]) -> Tuple[Store, str, Dict[str, File]]:

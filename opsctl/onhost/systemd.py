@@ -178,7 +178,8 @@ class Systemd:
         call(["systemctl", "reset-failed", "--", timer])
 
     def verify(self, unit_file: Path) -> List[str]:
-        """What systemd dislikes about a unit file, in its words; empty if nothing.
+        """What systemd dislikes about a unit file, in its words; empty if nothing. Its folder is
+        left out: it may not be the one that it will stand in.
 
         --recursive-errors=no makes a misspelt directive fail; it is there from systemd 250 on.
         """
@@ -186,7 +187,8 @@ class Systemd:
         code, out, err = call([*argv, "--recursive-errors=no", str(unit_file)], 60)
         if code != 0 and "recursive-errors" in err:
             code, out, err = call([*argv, str(unit_file)], 60)
-        return [line for line in (err + out).splitlines() if line.strip()] if code != 0 else []
+        lines = (err + out).replace(f"{unit_file.parent}/", "").splitlines()
+        return [line for line in lines if line.strip()] if code != 0 else []
 
     def shutting_down(self) -> bool:
         _, out, _ = call(["systemctl", "is-system-running"], 20)

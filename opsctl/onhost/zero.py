@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Any, Callable, Dict, List, Optional
+from typing import Any, Callable, Dict, List, Optional, Tuple
 
 from opsctl.onhost import files
 from opsctl.onhost.store import ZERO, Refused, Store
@@ -52,11 +52,36 @@ def keep(
     return True
 
 
+def refusal(store: Store, systemd: Systemd, takes_over: str = "") -> List[str]:
+    """Why what stands there could not be kept; empty if it can."""
+    try:
+        if store.standing() in ("", "foreign"):
+            content = standing_unit(store, systemd.show(store.unit))
+            if content is None and takes_over:
+                _other(systemd, takes_over)
+    except Refused as error:
+        return [f"{error}; {error.hint}" if error.hint else str(error)]
+    return []
+
+
 def _keep_other(store: Store, systemd: Systemd, other: str) -> bool:
     """Its text becomes release 0 under the service's own name, so that all that looks after a
-    service looks after it too, should it come back. Raises Refused if the text means another thing
-    under another name."""
+    service looks after it too, should it come back."""
     state = systemd.show(other)
+    found = _other(systemd, other, state)
+    if found is None:
+        return False
+    content, dropins = found
+    store.save_zero(content, {**manifest(store, content, state), "moved_from": other}, dropins)
+    return True
+
+
+def _other(
+    systemd: Systemd, other: str, known: Optional[UnitState] = None
+) -> Optional[Tuple[bytes, Dict[str, bytes]]]:
+    """Text and drop-ins of a unit of another name; None where there is nothing to keep. Raises
+    Refused if the text means another thing under another name."""
+    state = known or systemd.show(other)
     if state.load == "masked":
         raise Refused(f"{other} is masked", hint=f"systemctl unmask {other}")
     fragment = state.properties.get("FragmentPath", "")
@@ -64,7 +89,7 @@ def _keep_other(store: Store, systemd: Systemd, other: str) -> bool:
     if content is None and state.up:
         raise Refused(f"{other} has no file that could be kept", hint="stop it by hand first")
     if content is None:
-        return False
+        return None
     own = [Path(path) for path in state.dropins if f"/{other}.d/" in path]
     dropins = {path.name: path.read_bytes() for path in own}
     named = _OF_THE_NAME.search(b"\n".join([content, *dropins.values()]).decode("utf-8", "replace"))
@@ -73,8 +98,7 @@ def _keep_other(store: Store, systemd: Systemd, other: str) -> bool:
             f"{other} says {named[0]}, which stands for its own name: release 0 would differ",
             hint=f"write out what it stands for in {other}, or stop and disable it by hand",
         )
-    store.save_zero(content, {**manifest(store, content, state), "moved_from": other}, dropins)
-    return True
+    return content, dropins
 
 
 def moved_from(store: Store) -> str:

@@ -65,7 +65,10 @@ def stage(
     drafted = draft(host, services, override=override)
     if not check:
         refuse(drafted)
-    return [sent(one, send(host, one.release, check=check)) for one in drafted]
+    return [
+        sent(one, send(host, one.release, check=check, after=list(services)[:place]))
+        for place, one in enumerate(drafted)
+    ]
 
 
 def draft(host: Host, services: Mapping[str, Service], *, override: str = "") -> list[Staged]:
@@ -137,10 +140,14 @@ def facts_of(host: Host, name: str, manifest: Mapping[str, Any]) -> dict[str, An
     return onhost.call(host, "facts", *asked, timeout=120)
 
 
-def send(host: Host, release: Release, *, check: bool = False) -> dict[str, Any]:
-    """`stage` on the host: {"changed", "diff", "digest", "restart"}."""
+def send(
+    host: Host, release: Release, *, check: bool = False, after: Sequence[str] = ()
+) -> dict[str, Any]:
+    """`stage` on the host: {"changed", "diff", "digest", "restart", "problems"}. `after`: services
+    that are deployed there before this one."""
     arguments = ["--check"] if check else []
-    return onhost.call(host, "stage", *arguments, stdin=bundle(release), timeout=120)
+    document = {**bundle(release), "after": list(after)}
+    return onhost.call(host, "stage", *arguments, stdin=document, timeout=120)
 
 
 # ---------------------------------------------------------------- pure

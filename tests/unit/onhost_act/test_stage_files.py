@@ -10,15 +10,26 @@ from typing import Any
 
 import pytest
 
+from opsctl.onhost import preflight
+from opsctl.onhost.preflight import Outside, check
 from opsctl.onhost.stage import stage
 from opsctl.onhost.store import Places, Refused, Store
+from opsctl.onhost.systemd import UnitState
 
 A, B = "a" * 64, "b" * 64
 
 
 class Systemd:
-    def __init__(self, places: Places) -> None:
-        self.places = places
+    def __init__(self, places: Places, active: str = "inactive") -> None:
+        self.places, self.active = places, active
+        self.verified: list[str] = []
+
+    def show(self, unit: str) -> UnitState:
+        return UnitState(name=unit, load="loaded", active=self.active)
+
+    def verify(self, path: Path) -> list[str]:
+        self.verified.append(path.read_text())
+        return [f"{path.name}:4: Unknown key name"] if "Wrong" in path.read_text() else []
 
     def enable(self, unit: str) -> None:
         wants = self.places.units / "multi-user.target.wants"
@@ -149,6 +160,81 @@ def test_the_diff_shows_what_changes_and_no_secret(places: Places) -> None:
     assert "-ExecStart=/bin/x --api-key *** --tp-size 4" in answer["diff"]
     assert "canary" not in json.dumps(answer)
     assert answer["restart"] is True
+
+
+PORT = {"digest": A, "address": {"port": 30000}}
+
+
+@pytest.fixture
+def busy(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A stranger listens on the port; the unit of glm does on 30001."""
+
+    def holder(self: Outside, address: dict[str, Any], *but: str) -> str:
+        who = {30000: "PID 7 (nginx)", 30001: "PID 8 (python3) of sglang-glm.service"}
+        found = who.get(address.get("port", 0), "")
+        return "" if any(unit and found.endswith(unit) for unit in but) else found
+
+    monkeypatch.setattr(preflight.Outside, "port_holder", holder)
+
+
+# what stands there, is confirmed, and how its unit is → whether a deployment would start it
+@pytest.mark.parametrize(
+    ("stands", "confirmed", "active", "starts"),
+    [
+        (False, False, "inactive", True),
+        (True, True, "active", False),
+        (True, True, "inactive", True),  # it is staged already, and down
+        (True, True, "failed", True),
+        (True, True, "activating", True),
+        (True, False, "active", True),  # its gates never passed
+    ],
+)
+@pytest.mark.usefixtures("busy")
+def test_what_a_start_would_be_refused_for_is_told_whenever_one_comes(
+    places: Places, stands: bool, confirmed: bool, active: str, starts: bool
+) -> None:
+    document = bundle(**{"release.json": (0o644, json.dumps(PORT).encode())})
+    systemd: Any = Systemd(places, active)
+    stage(places, systemd, document)
+    store = Store("kimi", places)
+    if stands:
+        store.install(A)
+    if confirmed:
+        store.write_confirmed(A)
+    words = "port 30000 is held by PID 7 (nginx)"
+    assert stage(places, systemd, document, True)["problems"] == ([words] if starts else [])
+    with pytest.raises(Refused, match=r"release a{12}: port 30000 is held by PID 7 \(nginx\)$"):
+        check(store, systemd, Outside(), A)  # the guard says the same
+
+
+@pytest.mark.usefixtures("busy")
+def test_who_is_deployed_before_it_is_in_nobodys_way(places: Places) -> None:
+    port = {"digest": A, "address": {"port": 30001}}
+    document = bundle(**{"release.json": (0o644, json.dumps(port).encode())})
+    systemd: Any = Systemd(places)
+    held = ["port 30001 is held by PID 8 (python3) of sglang-glm.service"]
+    assert stage(places, systemd, document, True)["problems"] == held
+    assert stage(places, systemd, {**document, "after": ["glm"]}, True)["problems"] == []
+
+
+def test_the_unit_is_judged_before_it_is_on_the_disk(places: Places) -> None:
+    systemd: Any = Systemd(places)
+    assert stage(places, systemd, bundle(), True)["problems"] == []
+    assert [text.splitlines()[1] for text in systemd.verified] == [f"X-OpsctlRelease={A}"]
+    text = f"[Unit]\nX-OpsctlRelease={A}\n[Service]\nWrong=1\n"
+    told = stage(places, systemd, bundle(**{"sglang-kimi.service": (0o644, text.encode())}), True)
+    assert told["problems"] == ["sglang-kimi.service:4: Unknown key name"]
+    assert not places.etc.exists()
+
+
+def test_what_could_not_be_kept_is_told_too(places: Places) -> None:
+    class Masked(Systemd):
+        def show(self, unit: str) -> UnitState:
+            return UnitState(name=unit, load="masked")
+
+    masked: Any = Masked(places)
+    words = "sglang-kimi.service is masked; systemctl unmask sglang-kimi.service"
+    assert stage(places, masked, bundle(), True)["problems"] == [words]
 
 
 def test_old_releases_go_but_none_that_is_wanted_back(places: Places) -> None:

@@ -221,7 +221,7 @@ class Outside:
 
     left: tuple[str, ...] = ()
 
-    def in_the_way(self, systemd: Any, manifest: Any, but: str = "") -> list[str]:
+    def in_the_way(self, systemd: Any, manifest: Any, but: str = "", after: Any = ()) -> list[str]:
         return [] if but else list(self.left)  # after the stop
 
 
