@@ -12,11 +12,10 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Dict, Iterable, List, Optional, Tuple
 
 from opsctl.onhost import hostfacts
-from opsctl.onhost.hostfacts import read
+from opsctl.onhost.hostfacts import PLAIN, read
 
 # An idle GPU lowers its link: the most that card and slot can do is what counts under load.
 MORE = ("compute_cap", "pci.bus_id", "pcie.link.gen.max", "pcie.link.width.max")
-PLAIN = 7  # columns of hostfacts.GPU_QUERY
 LIMIT = 10.0  # seconds
 LANES = {"2.5": 1, "5": 2, "5.0": 2, "8": 3, "8.0": 3, "16": 4, "16.0": 4, "32": 5, "32.0": 5,
          "64": 6, "64.0": 6}  # fmt: skip

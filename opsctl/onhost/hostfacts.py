@@ -20,6 +20,7 @@ GPU_QUERY = [
     "--query-gpu=index,name,uuid,memory.total,memory.used,mig.mode.current,driver_version",
     "--format=csv,noheader,nounits",
 ]
+PLAIN = 7  # its columns
 PROCESS_QUERY = [
     "nvidia-smi",
     "--query-compute-apps=gpu_uuid,pid,used_memory",
@@ -125,6 +126,9 @@ def parse_status(text: str) -> Dict[str, Any]:
 
 _LOST = re.compile(r"Unable to determine the device handle for GPU\s?(\d+)?:?\s?(\S*?)[:\s]", re.I)
 _BUS = re.compile(r"[0-9A-F]{4,8}:[0-9A-F]{2}:[0-9A-F]{2}\.\d", re.I)
+# A card that cannot be split says so too; one that says nothing may be split.
+_UNSPLIT = re.compile(r"Disabled|\[?(?:N/A|Not Supported)\]?", re.I)
+_ECC = re.compile(r"\d+|N/A|Off")
 _BROKEN = re.compile(r"ERR!|\[?(?:Unknown Error|GPU is lost|Not Found|GPU requires reset)", re.I)
 
 
@@ -143,8 +147,9 @@ def parse_gpus(text: str) -> List[Dict[str, Any]]:
         if len(cells) < 5 or not cells[0].isdigit():
             continue
         index, name, uuid, total, used = int(cells[0]), cells[1], cells[2], cells[3], cells[4]
-        mig = cells[5] if len(cells) > 5 else ""
-        gpus.append(_gpu(index, name, uuid, total, used, _state(line, total, used, mig)))
+        mig = cells[5] if len(cells) >= PLAIN else ""  # else the line was cut off
+        state = _state(line, total, used, mig) if name and uuid else "error"
+        gpus.append(_gpu(index, name, uuid, total, used, state))
     return gpus
 
 
@@ -153,9 +158,8 @@ def _state(line: str, total: str, used: str, mig: str) -> str:
         return "lost"
     if mig.lower().startswith("enabled"):
         return "mig"
-    if _BROKEN.search(line) or not (total.isdigit() and used.isdigit()):
-        return "error"
-    return "ok"
+    whole = _UNSPLIT.fullmatch(mig) and total.isdigit() and used.isdigit()
+    return "ok" if whole and not _BROKEN.search(line) else "error"
 
 
 def _gpu(index: int, name: str, uuid: str, total: str, used: str, state: str) -> Dict[str, Any]:
@@ -183,16 +187,15 @@ def parse_gpu_table(text: str) -> Dict[str, Any]:
         r"^(?:Failed to initialize NVML|NVIDIA-SMI has failed).*$", text, re.MULTILINE
     )
     gpus: List[Dict[str, Any]] = []
-    block: List[str] = []
+    blocks: List[List[str]] = []
     for line in text.split("MIG devices:")[0].splitlines():
         if _LOST.search(line):
             gpus.append(_gpu(len(gpus), "", "", "", "", "lost"))
         elif re.match(r"\|\s+\d+\s+\S.*\|.*\|", line):
-            gpus += _table_gpu(block)
-            block = [line]
-        elif block:
-            block.append(line)
-    gpus += _table_gpu(block)
+            blocks.append([line])
+        elif blocks:
+            blocks[-1].append(line)
+    gpus += [gpu for block in blocks for gpu in _table_gpu(block)]
     return {
         "driver": driver[1] if driver else "",
         "cuda": cuda[1] if cuda else "",
@@ -201,22 +204,24 @@ def parse_gpu_table(text: str) -> Dict[str, Any]:
     }
 
 
+def _cells(block: Sequence[str], row: int) -> List[str]:
+    return block[row].strip().strip("|").split("|") if len(block) > row else []
+
+
 def _table_gpu(block: Sequence[str]) -> List[Dict[str, Any]]:
-    if not block or not _BUS.search("".join(block)):
+    """The cell of ECC says "On" of a card that is split; drivers before MIG have no third row."""
+    head = re.match(r"\s*(\d+)\s+(.*?)(?:\s+(?:On|Off))?\s*$", _cells(block, 0)[0])
+    if head is None or not _BUS.search("".join(block)):
         return []
-    rows = [line.strip().strip("|").split("|") for line in block[:3]]
-    head = re.match(r"\s*(\d+)\s+(.*?)(?:\s+(?:On|Off))?\s*$", rows[0][0])
-    memory = re.search(r"(\d+)MiB\s*/\s*(\d+)MiB", block[1]) if len(block) > 1 else None
-    if head is None:
-        return []
-    ecc = rows[0][2].strip() if len(rows[0]) > 2 else ""
-    mig = rows[2][2].strip() if len(rows) > 2 and len(rows[2]) > 2 else ""
-    sensors = rows[1][0] if len(rows) > 1 else ""
-    state = "ok" if memory else "error"
-    if "ERR!" in head[2] or "ERR!" in sensors:
-        state = "error"
-    elif ecc == "On" or mig.startswith("Enabled") or mig.endswith("*"):
+    ecc, mig = ((_cells(block, row)[2:3] or [""])[0].strip() for row in (0, 2))
+    sensors = (_cells(block, 1) or [""])[0]
+    memory = re.search(r"(\d+)MiB\s*/\s*(\d+)MiB", block[1]) if sensors else None
+    if ecc == "On" or mig.startswith("Enabled") or mig.endswith("*"):
         state = "mig"
+    elif memory and _ECC.fullmatch(ecc) and not _BROKEN.search(f"{head[2]} {sensors} {mig}"):
+        state = "ok"
+    else:
+        state = "error"
     used, total = (memory[1], memory[2]) if memory else ("", "")
     return [_gpu(int(head[1]), head[2].strip(), "", total, used, state)]
 

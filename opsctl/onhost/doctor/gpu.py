@@ -99,6 +99,9 @@ FAULTS = table(
 )  # fmt: skip
 
 
+NO_FIGURES = {"memory_total": 0, "memory_used": 0}
+
+
 def judge(seen: Mapping[str, Any]) -> List[Finding]:
     """`seen`: the whole look."""
     found = Found(FAULTS)
@@ -141,7 +144,7 @@ def wanted(services: Sequence[Mapping[str, Any]]) -> Optional[List[int]]:
 def known(seen: Mapping[str, Any]) -> List[Dict[str, Any]]:
     """The cards with their state: as the long query tells them, else the short one, the table, or
     AMD's sysfs. Of two answers the worse one counts: nvidia-smi's table tells of MIG and of ERR!
-    where a query tells nothing."""
+    where a query tells nothing. A card that only the table shows did not answer the query."""
     listed = gpufacts.parse(out(seen, "smi-cards"))
     if listed is None:
         listed = [{**gpu, "bus": "", "capability": None} for gpu in
@@ -152,7 +155,10 @@ def known(seen: Mapping[str, Any]) -> List[Dict[str, Any]]:
     worse = {gpu["index"]: gpu["state"] for gpu in drawn if gpu["state"] != "ok" and gpu["name"]}
     for card in listed:
         if card["state"] == "ok" and card["index"] in worse:
-            card.update(state=worse[card["index"]], memory_total=0, memory_used=0)
+            card.update(state=worse[card["index"]], **NO_FIGURES)
+    told = {card["index"] for card in listed}
+    silent = {**NO_FIGURES, "state": "error", "bus": "", "capability": None}
+    listed += [{**gpu, **silent} for gpu in drawn if gpu["name"] and gpu["index"] not in told]
     return listed or list(seen["amd"])
 
 
