@@ -30,18 +30,24 @@ def lively() -> bool:
 
 
 def show(renderable: RenderableType, settings: Settings, *, width: int | None = None) -> None:
-    """A result for people on stdout. `width`: where it breaks off a terminal; None: nowhere."""
+    """A result for people on stdout. Off a terminal it breaks at COLUMNS, where somebody says so;
+    else at `width`, or nowhere."""
     if sys.stdout.isatty():
         console(settings, error=False).print(renderable)
     else:
-        write(plain(renderable, width or ENDLESS))
+        write(plain(renderable, columns() or width or ENDLESS))
 
 
 def page() -> int:
     """Columns of a text that is to be read rather than searched, off a terminal: COLUMNS, or 100.
     A terminal's own width is rich's matter."""
+    return columns() or PAGE
+
+
+def columns() -> int:
+    """COLUMNS of the environment, 0 if nobody set it. (A shell keeps its own to itself.)"""
     said = os.environ.get("COLUMNS", "")
-    return max(NARROWEST, int(said)) if said.isdecimal() and int(said) else PAGE
+    return max(NARROWEST, int(said)) if said.isdecimal() and int(said) else 0
 
 
 def explain(renderable: RenderableType, settings: Settings) -> None:
@@ -49,7 +55,7 @@ def explain(renderable: RenderableType, settings: Settings) -> None:
     if sys.stderr.isatty():
         console(settings, error=True).print(renderable)
     else:
-        sys.stderr.write(plain(renderable))
+        sys.stderr.write(plain(renderable, columns() or ENDLESS))
 
 
 def plain(renderable: RenderableType, width: int = ENDLESS) -> str:

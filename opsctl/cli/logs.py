@@ -52,7 +52,8 @@ def logs(
 ) -> None:
     """Show the journal of the current start.
 
-    With --all-starts each start stands below a line that tells when it began. Control characters are made harmless. Ctrl-C ends it, here and on the host.
+    With --all-starts each start stands below a line that tells when it began.
+    Control characters are made harmless. Ctrl-C ends it, here and on the host.
     """
     wanted = _keeper(rank or "", grep or "")
     limit = (host,) if host else settings.hosts

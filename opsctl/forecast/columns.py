@@ -16,6 +16,7 @@ from opsctl.onhost.expect import of_stage
 
 TOKENS, GIB, GB = "tokens", "GiB", "GB"  # how a figure is shown: bytes, but for tokens
 HELD = "held by the service"  # without page cache
+LEFT = "RAM left"
 FORECAST, LOGGED, SHOWN = "forecast", "logged", "shown"
 
 _USUAL = (PROCESS, PROCESS - PROCESS_BAND, PROCESS + PROCESS_BAND)  # of releases that tell none
@@ -237,4 +238,4 @@ def _host(
                 yield Cell(title, GIB, shown=held[part])
     left, least = expect.get("available_after"), expect.get("available_least")
     available = (answer.get("memory") or {}).get("available")
-    yield Cell("RAM left", GIB, left if ranks else None, least if ranks else None, shown=available)
+    yield Cell(LEFT, GIB, left if ranks else None, least if ranks else None, shown=available)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from opsctl.forecast.columns import GIB, HELD, Cell, RankMemory, ServiceMemory
+from opsctl.forecast.columns import GIB, HELD, LEFT, Cell, RankMemory, ServiceMemory
 from opsctl.forecast.device.settings import parsed
 from opsctl.forecast.slack import DRAFT_CHARGED
 from opsctl.onhost.expect import GB_ROUNDING, GIB_ROUNDING, gb, gib
@@ -40,11 +40,19 @@ def _ranks(said: ServiceMemory) -> Iterator[str]:
         yield f"not as forecast: {said.check['detail']}"
     elif said.check is not None and said.check["status"] != "pass":
         yield f"not judged: {said.check['detail']}"
+    elif not (said.facts.get("manifest") or {}).get("ranks"):
+        yield "not judged: opsctl did not write what runs, so nothing was forecast for it"
+    elif said.check is None and said.facts.get("taken_over"):
+        yield (
+            "not judged: taken over as it ran, and the journal does not hold the end of its start "
+            "(opsctl verify asks the engine)"
+        )
     elif said.check is None:
         yield "the start is not over: its ranks are not judged yet"
     if said.missing:
         yield f"nothing logged by {', '.join(said.missing)}"
-    if not (said.facts.get("manifest") or {}).get("expect"):
+    manifest: Mapping[str, Any] = said.facts.get("manifest") or {}
+    if manifest.get("ranks") and not manifest.get("expect"):
         yield "this release carries no forecast"
     rounded = {
         cell.name
@@ -178,7 +186,7 @@ def _some(names: Sequence[str]) -> str:
 
 def _ram(said: ServiceMemory, answer: Mapping[str, Any]) -> Iterator[str]:
     memory: Mapping[str, int] = answer.get("memory") or {}
-    left = next((cell for cell in said.host if cell.name == "RAM left"), None)
+    left = next((cell for cell in said.host if cell.name == LEFT), None)
     if left is not None and left.forecast is not None and left.shown is not None:
         least = left.least if left.least is not None else left.forecast
         gap = left.shown - left.forecast

@@ -18,7 +18,7 @@ from opsctl.forecast.host.memory import process
 from opsctl.forecast.notes import notes
 from opsctl.forecast.refused import refuse
 from opsctl.forecast.values import Case, Device, Figure, HostPool, NoForecast, NoStart
-from opsctl.onhost.expect import count, gb, gib
+from opsctl.onhost.expect import count, gb, gib, left
 
 
 @dataclass(frozen=True)
@@ -84,7 +84,7 @@ def _lines(result: Result, phases: Mapping[str, Figure], found: tuple[str, ...])
         pools, ranks = result.pools[n], sum(place == n for _, place in result.by_rank)
         yield from (f"{stage}{_pool(pool, ranks)}" for pool in pools or ())
     if result.fit.available_after is not None:
-        yield f"{gib(result.fit.available_after)} of host memory left: {result.fit.verdict}"
+        yield f"{left(result.fit.available_after, ' of host memory')}: {result.fit.verdict}"
     yield from result.fit.reasons
     if total := start.total(phases):
         yield f"ready after {total.value} s ({total.least} to {total.most}), {total.basis}"

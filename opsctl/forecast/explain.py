@@ -12,7 +12,7 @@ from opsctl.forecast.device.settings import parsed
 from opsctl.forecast.host.memory import process
 from opsctl.forecast.outlook import Outlook
 from opsctl.forecast.values import Case, Device, Figure, HostPool
-from opsctl.onhost.expect import count, gb, gib
+from opsctl.onhost.expect import count, gb, gib, left
 
 WHOLE_PAGE_MORE = (0, 5, 5, 3)  # from here on a page is added beyond the whole ones
 
@@ -117,8 +117,8 @@ def _ram(said: Outlook) -> Iterator[str]:
     if total is not None:
         yield f"− {gib(total)} for the pools of all ranks"
     if fit.available_after is not None:
-        least = "" if fit.least is None else f", at least {gib(fit.least)}"
-        yield f"= {gib(fit.available_after)} left{least}; {gib(case.min_available)} demanded"
+        least = "" if fit.least is None else f", at worst {left(fit.least)}"
+        yield f"= {left(fit.available_after)}{least}; {gib(case.min_available)} demanded"
     yield f"verdict: {fit.verdict}"
     yield from fit.reasons
 

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from opsctl.forecast.device.settings import parsed
 from opsctl.forecast.host import numa, races, versions
 from opsctl.forecast.host.memory import process
-from opsctl.forecast.slack import demanded, graphs, slack
+from opsctl.forecast.slack import demanded, graphs, slack, table
 from opsctl.forecast.values import Case, Device, HostPool
-from opsctl.onhost.expect import gib
+from opsctl.onhost.expect import gib, left
 
 FITS, TIGHT, NOT, UNKNOWN = "fits", "tight", "does not fit", "unknown"
 _WORST = (FITS, TIGHT, UNKNOWN, NOT)
@@ -112,10 +112,16 @@ def _ram(
 
 def _left(found: _Judged, after: int, least: int, demanded: int, of: str) -> None:
     if after < demanded:
-        found.add(NOT, f"{gib(after)}{of} would be left, {gib(demanded)} demanded")
+        found.add(NOT, f"{_would(after, of)}, {gib(demanded)} demanded")
     elif least < demanded:
-        words = f"{gib(least)} to {gib(after)}{of} would be left, {gib(demanded)} demanded"
-        found.add(TIGHT, words)
+        band = f"{gib(least)} to {gib(after)}{of} would be left"
+        if least < 0:
+            band = f"{_would(after, of)}, and perhaps {left(least)}"
+        found.add(TIGHT, f"{band}, {gib(demanded)} demanded")
+
+
+def _would(size: int, of: str) -> str:
+    return f"{gib(size)}{of} would be left" if size >= 0 else left(size, of)
 
 
 def _taken(known: Sequence[Sequence[HostPool]], *, most: bool = False) -> list[int]:
@@ -189,12 +195,20 @@ def _slack(case: Case, device: Device, found: _Judged) -> None:
         over = max(0, pools - max(0, device.rest.value))
     if left.left.most - over < 0:
         words = f"{gib(over - left.left.most)} of GPU memory lacks beside weights and pools"
-        found.add(NOT, words)
+        found.add(NOT, words + _of_table(case, device, over - left.left.most))
         return
     free, wanted = left.left.least - over - (graphs(case) or 0), demanded(case)
     if free < wanted:
         words = f"{gib(max(0, free))} of GPU memory is left beside weights, pools and graphs: "
         found.add(TIGHT, f"{words}{gib(wanted)} for activations are advised")
+
+
+def _of_table(case: Case, device: Device, lacking: int) -> str:
+    """The table of requests, where without it nothing would lack."""
+    size = table(case, device)
+    if size is None or size < lacking:
+        return ""
+    return f": the table of requests alone takes {gib(size)} (context-length, max-running-requests)"
 
 
 def _worse(one: str, other: str) -> str:

@@ -114,6 +114,12 @@ def gib(value: float) -> str:
     return f"{value / GiB:.2f} GiB"
 
 
+def left(value: float, of: str = "") -> str:
+    """What is left of something, or how much too little there is: "5.10 GiB of RAM left", "3.20 GiB
+    of RAM too little". `of`: " of RAM"."""
+    return f"{gib(value)}{of} left" if value >= 0 else f"{gib(-value)}{of} too little"
+
+
 def gb(value: float) -> str:
     """Bytes as decimal GB with two decimals, as the engine prints host pools: "44.77 GB"."""
     return f"{value / GB:.2f} GB"

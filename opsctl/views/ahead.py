@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from opsctl.engine.advisories import Advisory
 from opsctl.forecast.document import sized
 from opsctl.forecast.values import Figure
-from opsctl.onhost.expect import gib as gib2
+from opsctl.onhost.expect import left
 from opsctl.rollout.beside import GB, TOKENS, Row
 from opsctl.views import advisories
 from opsctl.views.figures import NONE, count, gb, gib, span
@@ -45,12 +45,12 @@ def blocks(said: Detail, *, starts: bool) -> Iterator[Block]:
 
 def _verdict(said: Detail) -> Iterator[Line]:
     style = STYLE.get(said.verdict, "yellow")
-    left = next((row for row in said.rows if row.name == _LEFT), None)
+    row = next((row for row in said.rows if row.name == _LEFT), None)
     told = f"forecast: {said.verdict}"
-    if left is not None and left.then is not None:
-        least = "" if left.least is None else f"at least {gib(left.least)}, "
-        now = "" if left.now is None else f"{gib(left.now)} now → "
-        told += f"; {_LEFT} {now}{gib(left.then)} then ({least}{gib(said.demanded)} demanded)"
+    if row is not None and row.then is not None:
+        now = "" if row.now is None else f", {gib(row.now)} now"
+        least = "" if row.least is None else f"; at worst {left(row.least)}"
+        told += f"; then {left(row.then, ' of RAM')}{now}{least}; {gib(said.demanded)} demanded"
     yield told, style
     yield from ((f"  {why}", style) for why in said.reasons)
     if said.override:
@@ -86,7 +86,7 @@ def _now(row: Row) -> str:
 def figure(value: int | None, unit: str) -> str:
     if value is None:
         return NONE
-    return count(value) if unit == TOKENS else gb(value) if unit == GB else gib2(value)
+    return count(value) if unit == TOKENS else gb(value) if unit == GB else gib(value)
 
 
 def _from(row: Row) -> str:

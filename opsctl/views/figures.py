@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
+from opsctl.onhost import expect
+
 NONE = "–"
 
 
 def gib(value: int | None) -> str:
-    """Memory of a host or a GPU, which every tool counts in 2^30."""
-    return NONE if value is None else f"{value / 2**30:.1f} GiB"
+    """Memory of a host or a GPU, which every tool counts in 2^30. Rounded as the gates and the
+    engine's log round it, so that one figure looks the same wherever it is told."""
+    return NONE if value is None else expect.gib(value)
 
 
 def gb(value: int | None) -> str:

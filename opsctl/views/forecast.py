@@ -6,13 +6,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from opsctl.engine.advisories import Advisory
 from opsctl.forecast.compare import Variant
 from opsctl.forecast.document import kv_bytes
 from opsctl.forecast.outlook import Outlook
 from opsctl.forecast.solve import Solved
 from opsctl.forecast.told import Told
 from opsctl.forecast.values import Device, Figure, HostPool
-from opsctl.onhost.expect import gib as gib2
+from opsctl.onhost.expect import left
 from opsctl.remote.sanitise import text as harmless
 from opsctl.views.figures import NONE, count, gb, gib, span
 
@@ -35,6 +36,8 @@ def drawing(told: Told) -> RenderableType:
     if told.outlook is None:
         what = told.verdict if told.unfit else "not forecast"
         parts.append(Text(f"{who}: {what}: {harmless(told.refused)}", "bold red"))
+        parts += _advisories(told.advisories)
+        parts += [_hanging("note:", note, "dim") for note in told.notes]
     else:
         parts += _told(who, told.outlook)
     if told.solved is not None:
@@ -57,7 +60,7 @@ def _told(who: str, said: Outlook) -> Iterator[RenderableType]:
     yield from (_hanging(" ", why, style) for why in said.result.fit.reasons)
     yield _hanging("model ", model(said), "")
     yield _figures(said)
-    yield from _advisories(said)
+    yield from _advisories(said.advisories)
     yield from (_hanging("note:", note, "dim") for note in said.notes)
 
 
@@ -80,8 +83,8 @@ def model(said: Outlook) -> str:
 
 
 def headline(said: Outlook) -> str:
-    left = said.result.fit.available_after
-    tail = f", {gib(left)} of RAM left" if left is not None else ""
+    after = said.result.fit.available_after
+    tail = f", {left(after, ' of RAM')}" if after is not None else ""
     return f"{said.verdict}{tail} (SGLang {said.case.version}, {_ranks(said.case.ranks)})"
 
 
@@ -127,7 +130,7 @@ def _gpu(said: Outlook, device: Device) -> Iterator[Row]:
         yield ("KV cache", NONE, "not known before the first start")
     else:
         size = kv_bytes(device)
-        figure = f"{count(tokens.value)} tokens = {gib2(size.value) if size else NONE}"
+        figure = f"{count(tokens.value)} tokens = {gib(size.value) if size else NONE}"
         yield ("KV cache", figure, _from(tokens, count))
     page = f", pages of {device.page}" if device.page > 1 else ""
     yield ("a token", f"{count(device.cell)} B{page}", "")
@@ -136,13 +139,13 @@ def _gpu(said: Outlook, device: Device) -> Iterator[Row]:
     for pool in device.pools:
         if pool.name != "kv" or len(device.pools) > 1:
             rows = "slots" if pool.name in ("mamba", "conv") else "tokens"
-            figure = f"{count(pool.rows.value)} {rows} = {gib2(pool.bytes.value)}"
+            figure = f"{count(pool.rows.value)} {rows} = {gib(pool.bytes.value)}"
             yield (f"pool {pool.name}", figure, "")
     weights = said.weights
     if weights is not None:
-        yield ("weights", gib2(weights.value), _from(weights, gib2))
+        yield ("weights", gib(weights.value), _from(weights, gib))
     if device.fraction is not None:
-        reserve = gib2(device.reserve.value) if device.reserve else NONE
+        reserve = gib(device.reserve.value) if device.reserve else NONE
         yield ("kept free", reserve, f"1 − {device.fraction:g} of what is free before the weights")
 
 
@@ -182,7 +185,7 @@ def _together(said: Outlook) -> Iterator[Row]:
     total, ranks = said.result.host_total, len(said.case.ranks)
     if total is None:
         return
-    yield ("all ranks", f"{gb(total)} = {gib2(total)}", f"{ranks} ranks, pinned")
+    yield ("all ranks", f"{gb(total)} = {gib(total)}", f"{ranks} ranks, pinned")
     tokens = said.result.device.tokens
     if said.result.prefix is not None and tokens is not None:
         figure = f"{count(tokens.value)} → {count(said.result.prefix)} tokens"
@@ -194,13 +197,12 @@ def _ram(said: Outlook) -> Iterator[Row]:
     if memory is None:
         yield ("left", NONE, "the host's RAM was not told")
         return
-    band = "" if fit.least is None else f"at least {gib(fit.least)}; "
-    left = NONE if fit.available_after is None else gib(fit.available_after)
-    yield (
-        "left",
-        f"{left} of {gib(memory.total)}",
-        f"{band}{gib(said.case.min_available)} demanded",
-    )
+    band = "" if fit.least is None else f"at worst {left(fit.least)}; "
+    after, demanded = fit.available_after, f"{gib(said.case.min_available)} demanded"
+    if after is not None and after < 0:
+        yield ("too little", f"{gib(-after)} of {gib(memory.total)}", f"{band}{demanded}")
+    else:
+        yield ("left", f"{gib(after)} of {gib(memory.total)}", f"{band}{demanded}")
 
 
 def _start(said: Outlook) -> Iterator[Row]:
@@ -218,11 +220,11 @@ def _payoff(said: Outlook) -> Iterator[Row]:
     yield from said.payoff.rows()
 
 
-def _advisories(said: Outlook) -> Iterator[RenderableType]:
+def _advisories(found: Sequence[Advisory]) -> Iterator[RenderableType]:
     from rich.padding import Padding
     from rich.text import Text
 
-    for one in said.advisories:
+    for one in found:
         doubt = "" if one.certain else " (if it applies here)"
         yield Text(f"{one.severity} {one.id}: {one.text}{doubt}", SEVERITY[one.severity])
         if one.severity != "info":
@@ -253,7 +255,7 @@ def solution(found: Solved) -> Iterator[str]:
         yield f"largest that fits: {found.key} {number(found.value)} {found.unit}".rstrip()
         fit = found.result.fit if found.result else None
         if fit is not None and fit.available_after is not None:
-            yield f"  {gib(fit.available_after)} of RAM left; {gib(found.headroom)} demanded"
+            yield f"  {left(fit.available_after, ' of RAM')}; {gib(found.headroom)} demanded"
     if found.possible is not None:
         yield f"  up to {number(found.possible)} it may start, with less certainty"
     word = "more" if found.value is not None else "because"
@@ -280,13 +282,13 @@ def _cells(one: Variant) -> list[str]:
         return [NONE] * 6 + ["not possible"]
     device, total = said.result.device, said.start_total
     size = kv_bytes(device)
-    left = said.result.fit.available_after
+    after = said.result.fit.available_after
     return [
         count(device.tokens.value if device.tokens else None),
         count(said.result.prefix),
         NONE if size is None else f"{size.value / 2**30:.2f}",
-        NONE if said.result.host_total is None else f"{said.result.host_total / 1e9:.0f}",
-        NONE if left is None else f"{left / 2**30:.0f}",
+        NONE if said.result.host_total is None else f"{said.result.host_total / 1e9:.2f}",
+        NONE if after is None else f"{after / 2**30:.2f}",
         NONE if total is None else span(total.value),
         said.verdict,
     ]

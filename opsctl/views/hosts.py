@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from opsctl.errors import OpsctlError, Unreachable
 from opsctl.views.document import Said
 from opsctl.views.figures import NONE, brief, gib
+from opsctl.views.fold import Listing
 from opsctl.views.undescribed import verdict
 
-if TYPE_CHECKING:
-    from rich.table import Table
-
+HEAD = 2
 COLUMNS = ("HOST", "ADDRESS", "OS", "GPUS", "DRIVER", "MEMORY", "AVAILABLE", "SWAP", "SERVICES")
 
 _UNDESCRIBED = {"fail": ", not described", "inconclusive": ", not by opsctl"}
@@ -23,17 +22,12 @@ def rows(said: Mapping[str, Said], addresses: Mapping[str, str]) -> list[tuple[s
     return [_row(name, addresses.get(name, NONE), answer) for name, answer in said.items()]
 
 
-def table(said: Mapping[str, Said], addresses: Mapping[str, str]) -> Table:
-    from rich.table import Table
-    from rich.text import Text
+def table(said: Mapping[str, Said], addresses: Mapping[str, str]) -> Listing:
+    return Listing(COLUMNS, rows(said, addresses), head=HEAD, style=_style, nothing=NONE)
 
-    drawn = Table(box=None, pad_edge=False, header_style="bold")
-    for column in COLUMNS:
-        drawn.add_column(column, overflow="fold")
-    for row in rows(said, addresses):
-        style = "red" if row[2].startswith(("unreachable:", "error:")) else ""
-        drawn.add_row(*(Text(cell, style=style) for cell in row))
-    return drawn
+
+def _style(cell: str) -> str:
+    return "red" if cell.startswith(("unreachable:", "error:")) else ""
 
 
 def _row(name: str, address: str, answer: Said) -> tuple[str, ...]:

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from opsctl.errors import OpsctlError, Unreachable
 from opsctl.views.document import Said, expected_ranks, overridden, seen_ranks, start_ranks
 from opsctl.views.figures import NONE, brief, count, gb, gib, short, span
+from opsctl.views.fold import Listing
 from opsctl.views.locks import left_over
 from opsctl.views.undescribed import CHECK as DESCRIBED
 
-if TYPE_CHECKING:
-    from rich.table import Table
-
+HEAD = 6  # what is looked for first, and stays in one line where there is no room for all
 COLUMNS = (
     "HOST",
     "SERVICE",
@@ -44,19 +43,12 @@ def rows(said: Mapping[str, Said]) -> list[tuple[str, ...]]:
     return found
 
 
-def table(said: Mapping[str, Said]) -> Table:
-    from rich.table import Table
-    from rich.text import Text
-
-    drawn = Table(box=None, pad_edge=False, header_style="bold")
+def table(said: Mapping[str, Said]) -> Listing:
     body = rows(said)
     notes = any(row[-1] != NONE for row in body)
-    shown = COLUMNS if notes else COLUMNS[:-1]
-    for column in shown:
-        drawn.add_column(column, overflow="fold")
-    for row in body:
-        drawn.add_row(*(Text(cell, style=_style(cell)) for cell in row[: len(shown)]))
-    return drawn
+    columns = COLUMNS if notes else COLUMNS[:-1]
+    shown = [row[: len(columns)] for row in body]
+    return Listing(columns, shown, head=HEAD, style=_style, nothing=NONE)
 
 
 def _row(name: str, answer: Mapping[str, Any], service: Mapping[str, Any]) -> tuple[str, ...]:
@@ -89,8 +81,11 @@ def release(service: Mapping[str, Any]) -> str:
 
 
 def ranks(service: Mapping[str, Any]) -> str:
+    """Seen of expected; of a unit that promises none (other hands wrote it) those that logged."""
     seen, expected = seen_ranks(service), expected_ranks(service)
-    return f"{len(seen)}/{len(expected) or '?'}" if seen or expected else NONE
+    if not expected:
+        return str(len(seen)) if seen else NONE
+    return f"{len(seen)}/{len(expected)}"
 
 
 def tokens(service: Mapping[str, Any]) -> str:
@@ -136,6 +131,11 @@ def note(service: Mapping[str, Any]) -> str:
         said.append(f"its forecast did not fit, overridden: {reason}")
     if later := (service.get("taken_over") or {}).get("later"):
         said.append(f"runs as it was taken over; from the next start on: {', '.join(later)}")
+    if parked := service.get("parked"):
+        said.append(
+            f"stopped for: {parked.get('reason') or 'work on the host'}; a boot starts it when "
+            f"doctor finds the host well, or now: opsctl start {service['service']}"
+        )
     expected = expected_ranks(service)
     missing = [r for r in expected if r not in seen_ranks(service)]
     if missing and service.get("state") == "active":

@@ -196,7 +196,7 @@ def test_every_figure_has_its_band_and_basis(offline):
 def test_it_is_read_at_3_am(offline):
     done = offline.run(*offline.model, *offline.draft, *GPUS, *FREE, *RAM, "--gpu-tokens", 159277)
     lines = done.stdout.splitlines()
-    assert lines[0].startswith("kimi: fits, 79.4 GiB of RAM left")
+    assert lines[0].startswith("kimi: fits, 79.43 GiB of RAM left")
     for part in ("159,277 tokens = 10.42 GiB", "637,109 tokens = 44.77 GB", "333.57 GiB"):
         assert part in done.stdout
     assert "\x1b" not in done.stdout

@@ -172,7 +172,7 @@ def test_many_hosts_with_one_change_are_read_as_one() -> None:
     for host in ("h2", "h3"):
         assert f"{host} kimi: restart: hicache-ratio 2.0 → 4.0\n" in text
     assert text.count("the same as on h1: figures, advisories, notes, duration") == 2
-    assert text.count("RAM left 246.0 GiB now → ") == 3, "each host's own"
+    assert text.count("GiB of RAM left, 246.00 GiB now") == 3, "each host's own"
 
 
 def test_a_step_for_programs_has_units_and_bands() -> None:

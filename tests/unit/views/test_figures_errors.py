@@ -24,7 +24,7 @@ def test_spans(seconds, text):
 
 
 def test_memory_in_the_unit_that_its_tools_use():
-    assert figures.gib(84396106752) == "78.6 GiB"
+    assert figures.gib(84396106752) == "78.60 GiB"
     assert figures.gb(44770000000) == "44.77 GB"
     assert figures.gb(655360) == "0.66 MB"
     assert figures.gib(None) == figures.gb(None) == figures.count(None) == "–"

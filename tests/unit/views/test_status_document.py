@@ -144,7 +144,7 @@ def test_the_table_of_the_reference_deployment(reference):
         "HOST  SERVICE  STATE   RELEASE                 HEALTH  RANKS  KV TOKENS  HOST POOLS"
         "    AVAILABLE  FOR\n"
         "h1    kimi     active  3f9a3f9a3f9a confirmed  ok      8/8    159,277    8 × 44.77 GB"
-        "  78.6 GiB   1 h\n"
+        "  78.60 GiB  1 h\n"
     )
 
 
@@ -190,8 +190,8 @@ def test_the_table_of_hosts(reference):
             "Debian GNU/Linux 12 (bookworm)",
             "7 × NVIDIA RTX PRO 6000 Blackwell, 1 × NVIDIA RTX PRO 6000 Blackwell (lost)",
             "580.95.05",
-            "449.2 GiB",
-            "78.6 GiB",
+            "449.20 GiB",
+            "78.60 GiB",
             "none used",
             "kimi (active)",
         ),
