@@ -18,20 +18,27 @@ from opsctl.onhost.expect import GB, GiB
 Answer = Mapping[str, Any]  # of the verb `facts`
 
 
-def advice(manifest: Mapping[str, Any], answer: Answer) -> list[Advisory]:
-    """Of a release on a host, also where its model is not forecast."""
+def advice(
+    manifest: Mapping[str, Any], answer: Answer, known: Case | None = None
+) -> list[Advisory]:
+    """Of a release on a host, also where its model is not forecast, or does not fit. `known`: its
+    case, where somebody has made it."""
     try:
-        whole = case_of(manifest, answer)
-        result = evaluate(whole, swap=manifest["memory"]["swap"])
+        whole = known or case_of(manifest, answer)
     except NoForecast:
         hardware, memory = hostside.hardware(manifest, answer), hostside.memory(answer)
         return advisories(_facts(manifest, answer, hardware, memory, {}, {}))
+    try:
+        result = evaluate(whole, swap=manifest["memory"]["swap"])
+    except NoForecast:
+        return advisories(facts(manifest, whole, None, answer))
     return advisories(facts(manifest, whole, result, answer))
 
 
 def facts(
-    manifest: Mapping[str, Any], case: Case, result: Result, answer: Answer | None = None
+    manifest: Mapping[str, Any], case: Case, result: Result | None, answer: Answer | None = None
 ) -> Facts:
+    """`result` None: there are no figures."""
     shape = case.shape
     known = {
         "architecture": shape.architecture,
@@ -40,7 +47,8 @@ def facts(
         "context": shape.context,
     }
     told, hardware = answer or {}, case.hardware
-    return _facts(manifest, told, hardware, case.memory, known, _forecast(case, result))
+    figures = {} if result is None else _forecast(case, result)
+    return _facts(manifest, told, hardware, case.memory, known, figures)
 
 
 def kinds(shape: Geometry) -> tuple[str, ...]:

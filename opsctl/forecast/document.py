@@ -72,6 +72,8 @@ def _refusal(told: Told) -> dict[str, Any]:
         "verdict": told.verdict,
         "refused": told.refused,
         **({"gpu": _room(told.room)} if told.room is not None else {}),
+        "advisories": [_advisory(one) for one in told.advisories],
+        "notes": list(told.notes),
     }
 
 

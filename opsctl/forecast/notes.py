@@ -9,6 +9,7 @@ from opsctl.forecast.device.settings import parsed, settings
 from opsctl.forecast.evaluate import Result
 from opsctl.forecast.fit import NOT, TIGHT
 from opsctl.forecast.refused import together
+from opsctl.forecast.slack import table
 from opsctl.forecast.values import Case
 from opsctl.onhost.expect import GiB, count, gib
 
@@ -60,13 +61,11 @@ def _unknown(case: Case) -> str:
 
 def _table(case: Case, result: Result) -> str:
     """The table of requests where it is what fills the GPU."""
-    device, flags = result.device, case.flags
-    context = flags.get("context-length") or case.shape.context
-    if not device.max_running or not context or result.fit.gpu not in (NOT, TIGHT):
+    device, size = result.device, table(case, result.device)
+    if size is None or size < LARGE_TABLE or result.fit.gpu not in (NOT, TIGHT):
         return ""
-    size = device.max_running * (int(context) + 4) * 4
-    if size < LARGE_TABLE:
-        return ""
+    context = case.flags.get("context-length") or case.shape.context
+    assert device.max_running is not None and context is not None
     return (
         f"the table of requests takes {count(device.max_running)} requests × "
         f"{count(int(context))} tokens × 4 B = {gib(size)} of every GPU, beside weights and pools: "

@@ -41,9 +41,8 @@ def slack(case: Case, device: Device) -> Slack | None:
     if reserve is None:
         return None
     taken, unknown = 0, []
-    if device.max_running is not None and case.shape.context:
-        context = int(case.flags.get("context-length") or case.shape.context)
-        taken += device.max_running * (context + 4) * 4  # req_to_token: int32 a token
+    if (size := table(case, device)) is not None:
+        taken += size
     if case.flags.get("speculative-algorithm") and parsed(case.version) < DRAFT_CHARGED:
         weights = case.draft_weights
         measured = case.measured.draft_weights
@@ -67,6 +66,14 @@ def slack(case: Case, device: Device) -> Slack | None:
         ),
         tuple(unknown),
     )
+
+
+def table(case: Case, device: Device) -> int | None:
+    """Bytes of req_to_token, the table of requests: int32 a token of the context and request."""
+    context = case.flags.get("context-length") or case.shape.context
+    if device.max_running is None or not context:
+        return None
+    return device.max_running * (int(context) + 4) * 4
 
 
 def graphs(case: Case) -> int | None:

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
+from opsctl.engine.advisories import Advisory
 from opsctl.errors import DoesNotFit, OpsctlError, Refused
+from opsctl.forecast import advised
 from opsctl.forecast.compare import Variant, compare
 from opsctl.forecast.explain import explain
 from opsctl.forecast.fit import NOT, UNKNOWN
 from opsctl.forecast.outlook import Outlook, outlook
+from opsctl.forecast.presumed import presumed
 from opsctl.forecast.question import Question
 from opsctl.forecast.slack import ACTIVATIONS
 from opsctl.forecast.solve import FRACTION, Solved, knob, solve
@@ -34,7 +38,8 @@ class Wish:
 @dataclass(frozen=True, slots=True)
 class Told:
     """`outlook` None: `refused` says why there are no figures; `unfit`: because the engine would
-    not start; `cramped`: because the weights leave no room, and `room` tells how much lacks."""
+    not start; `cramped`: because the weights leave no room, and `room` tells how much lacks.
+    `advisories`, `notes`: what is said all the same."""
 
     host: str
     service: str
@@ -49,6 +54,8 @@ class Told:
     unfit: bool = False
     cramped: bool = False
     room: Room | None = None
+    advisories: tuple[Advisory, ...] = ()
+    notes: tuple[str, ...] = ()
 
     @property
     def verdict(self) -> str:
@@ -125,7 +132,9 @@ def tell(question: Question, wish: Wish, host: str = "") -> Told:
         if cramped := isinstance(reason, NoRoom):
             room = reason.room
     except NoForecast as reason:
-        return Told(*who, None, refused=str(reason))
+        beside = _beside(question, manifest)
+        return Told(*who, None, refused=str(reason), advisories=beside[0], notes=beside[1])
+    advisories, notes = _beside(question, manifest) if said is None else ((), ())
     solved, unsolved = None, ""
     if wish.fit:
         try:
@@ -138,7 +147,33 @@ def tell(question: Question, wish: Wish, host: str = "") -> Told:
     if wish.variants is not None:
         compared = compare(manifest["flags"], ask, fit, wish.variants)
     steps = explain(said) if wish.explain and said is not None else ()
-    return Told(*who, said, refused, solved, unsolved, compared, steps, unfit, cramped, room)
+    return Told(
+        *who,
+        outlook=said,
+        refused=refused,
+        solved=solved,
+        unsolved=unsolved,
+        compared=compared,
+        steps=steps,
+        unfit=unfit,
+        cramped=cramped,
+        room=room,
+        advisories=advisories,
+        notes=notes,
+    )
+
+
+def _beside(
+    question: Question, manifest: Mapping[str, Any]
+) -> tuple[tuple[Advisory, ...], tuple[str, ...]]:
+    """What is known to go wrong, and what was assumed, where there are no figures."""
+    try:
+        case = question.case()
+        notes = (*question.notes, *case.measured.notes)
+    except NoForecast:
+        case, notes = None, question.notes
+    facts, _ = presumed(manifest, question.facts)
+    return tuple(advised.advice(manifest, facts, case)), notes
 
 
 def end(told: Sequence[Told], *, shown: bool = False) -> OpsctlError | None:
@@ -164,8 +199,10 @@ def _advice(unfit: Sequence[Told]) -> str:
         return ""
     if any(one.outlook is not None for one in unfit):
         return "--fit KEY tells the largest value that fits"
-    if any(one.cramped for one in unfit):
+    if any(one.room is not None and one.room.above < 1 for one in unfit):
         return f"--fit {FRACTION} tells whether another fraction fits"
+    if any(one.room is not None for one in unfit):
+        return "--set tp-size=N, or a checkpoint of fewer bits: each rank must hold less"
     return ""
 
 

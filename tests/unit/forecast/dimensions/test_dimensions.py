@@ -135,16 +135,20 @@ def test_an_architecture_that_was_not_compared_has_a_wide_band() -> None:
 # -- the first question ---------------------------------------------------------------------------
 
 
-def asked(
+def question(
     model: str, given: Given, flags: dict[str, Any], version: str = "0.5.9", **model_: Any
-) -> Case:
+) -> Question:
     entry = {
         "engine": {"version": version},
         "model": {"path": "/srv/models/X", **model_},
         "flags": flags,
     }
     folder = {"texts": {"config.json": json.dumps(BY_NAME[model])}}
-    return Question("x", entry, offline(given, folder, None)).case()
+    return Question("x", entry, offline(given, folder, None))
+
+
+def asked(*of: Any, **model: Any) -> Case:
+    return question(*of, **model).case()
 
 
 def test_a_config_and_the_name_of_a_card_give_tokens() -> None:

@@ -1,0 +1,65 @@
+"""What is told beside a refusal, and that a verdict names its cause."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from opsctl.forecast.document import answer
+from opsctl.forecast.question import Given, Question, offline
+from opsctl.forecast.told import Told, Wish, end, tell
+
+SIZES = Path(__file__).parent / "dimensions/sizes.jsonl"
+CONFIGS = {one["model"]: one["config"] for one in map(json.loads, SIZES.read_text().splitlines())}
+V4 = Path(__file__).parent / "configs/DeepSeek-V4-Flash.json"
+TIER = {"enable-hierarchical-cache": True, "hicache-ratio": 4.0}
+
+
+def told(config: Any, flags: dict[str, Any], version: str, **given: Any) -> Told:
+    entry = {"engine": {"version": version}, "model": {"path": "/srv/models/X"}, "flags": flags}
+    folder = {"texts": {"config.json": json.dumps(config)}}
+    told = Given(**{"gpu_name": "H100", "ram_total": 1000.0, "ram_available": 1000.0, **given})
+    return tell(Question("x", entry, offline(told, folder, None)), Wish())
+
+
+def test_advisories_are_listed_where_there_is_no_room() -> None:
+    found = told(CONFIGS["meta-llama/Meta-Llama-3.1-70B"], TIER, "0.5.9")
+    assert found.outlook is None and found.cramped
+    said = answer(found)
+    ids = {one["id"] for one in said["advisories"]}
+    fits = told(CONFIGS["meta-llama/Meta-Llama-3.1-8B"], TIER, "0.5.9")
+    assert fits.outlook is not None
+    assert ids & {one.id for one in fits.outlook.advisories}  # what does not ask for figures
+    assert any("config.json's dimensions" in note for note in said["notes"])
+    over = end([found])
+    assert over is not None and "tp-size" in str(over.hint)  # no fraction would do
+
+
+def test_advisories_are_listed_where_the_model_is_refused_by_name() -> None:
+    held = json.loads(V4.read_text())["config"]
+    found = told(held, {"tp-size": 8, **TIER}, "0.5.23")
+    assert found.outlook is None and found.refused
+    assert answer(found)["advisories"]
+
+
+def test_advisories_are_listed_where_flags_are_refused() -> None:
+    config = CONFIGS["meta-llama/Meta-Llama-3.1-8B"]
+    found = told(config, {**TIER, "attention-backend": "flashmla"}, "0.5.9")
+    assert found.unfit and answer(found)["advisories"]
+
+
+def test_the_verdict_names_the_table_of_requests() -> None:
+    """2,048 requests × 10,485,760 tokens × 4 B."""
+    config = CONFIGS["meta-llama/Llama-4-Scout-17B-16E-Instruct"]
+    (reason,) = told(config, {"tp-size": 8}, "0.5.23").reasons
+    assert "the table of requests alone takes 80.00 GiB" in reason and "context-length" in reason
+
+
+@pytest.mark.parametrize("context", [8192, 131072])
+def test_and_does_not_where_it_is_not_the_cause(context: int) -> None:
+    config = CONFIGS["meta-llama/Llama-4-Scout-17B-16E-Instruct"]
+    found = told(config, {"tp-size": 8, "context-length": context}, "0.5.23")
+    assert not any("table of requests" in reason for reason in found.reasons)
