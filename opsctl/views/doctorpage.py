@@ -14,6 +14,7 @@ from opsctl.onhost.doctor.examine import FAULTS
 from opsctl.onhost.doctor.fault import Fault
 from opsctl.paths import share
 from opsctl.views.doctor import FAULTS as REACHING
+from opsctl.views.doctorodd import READ
 
 PAGE = "docs/doctor.md"
 HEAD = """\
@@ -51,7 +52,19 @@ partitions and sensors only. InfiniBand and other networks. Whether firmware is 
 
 
 def page() -> str:
-    return "\n".join(_lines()) + RIGHTS
+    return "\n".join([*_lines(), *_odd()]) + RIGHTS
+
+
+def _odd() -> Iterator[str]:
+    yield "## Odd outputs, and how they are read"
+    yield ""
+    yield "Hosts really answered so; a test reads each of them as it was given."
+    yield ""
+    yield "| from | what is odd | read as |"
+    yield "|---|---|---|"
+    for one in READ.values():
+        yield "| " + " | ".join(cell.replace("|", "\\|") for cell in one) + " |"
+    yield ""
 
 
 def _lines() -> Iterator[str]:

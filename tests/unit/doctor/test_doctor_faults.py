@@ -134,7 +134,6 @@ FAULTS: list[tuple[str, str, Plant, str, set[str]]] = [
      "Rocky Linux 8.10", set()),
     ("os-unsupported", "reference",
      file("/etc/os-release", 'PRETTY_NAME="Arch Linux"\nID=arch\n'), "Arch Linux", set()),
-    ("python-old", "reference", put("python", "3.8.10"), "Python 3.8.10", set()),
     ("systemd-old", "reference", says("systemd", "systemd 245 (245.4-4ubuntu3)"), "245", set()),
     ("systemd-dead", "bare", put("systemd_error", "Failed to connect to bus: Host is down"),
      "Failed to connect to bus", set()),
