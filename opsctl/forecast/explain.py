@@ -110,9 +110,10 @@ def _ram(said: Outlook) -> Iterator[str]:
         f"− {ranks} × {gib(one.value)} for the processes of a rank beside its pools"
         f"{_band(one)}, {one.basis}: {one.source}"
     )
-    for name, size in memory.others:
+    for other in memory.others:
+        size, why = other.bytes, f" ({other.why})" if other.why else ""
         sign, what = ("−", "will still take") if size >= 0 else ("+", "will have given back")
-        yield f"{sign} {gib(abs(size))} that {name} {what}"
+        yield f"{sign} {gib(abs(size))} that {other.service} {what}{why}"
     total = said.result.host_total
     if total is not None:
         yield f"− {gib(total)} for the pools of all ranks"

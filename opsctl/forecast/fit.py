@@ -12,9 +12,11 @@ from opsctl.forecast.device.settings import parsed
 from opsctl.forecast.host import numa, races, versions
 from opsctl.forecast.host.memory import process
 from opsctl.forecast.slack import demanded, graphs, slack, table
-from opsctl.forecast.values import Case, Device, HostPool
+from opsctl.forecast.values import Case, Device, HostPool, Other
 from opsctl.onhost.expect import gib, left
 
+# Of what a running service may still take, less is the doubt of its own forecast. A judgement.
+LITTLE = 1 << 30
 FITS, TIGHT, NOT, UNKNOWN = "fits", "tight", "does not fit", "unknown"
 _WORST = (FITS, TIGHT, UNKNOWN, NOT)
 
@@ -93,7 +95,9 @@ def _ram(
     assert one.most is not None
     if memory.hugepages and _in_huge_pages(case, found, sum(most)):
         taken, most = [0] * ranks, [0] * ranks
-    others = sum(size for _, size in memory.others)
+    others = sum(other.bytes for other in memory.others)
+    for other in memory.others:
+        found.add(FITS, _kept(other))
     after = memory.available - others - sum(taken) - ranks * one.value
     least = memory.available - others - sum(most) - ranks * one.most
     _left(found, after, least, case.min_available, "")
@@ -122,6 +126,16 @@ def _left(found: _Judged, after: int, least: int, demanded: int, of: str) -> Non
 
 def _would(size: int, of: str) -> str:
     return f"{gib(size)}{of} would be left" if size >= 0 else left(size, of)
+
+
+def _kept(other: Other) -> str:
+    """Named where it matters: what is kept for somebody else is not there for this service."""
+    if abs(other.bytes) < LITTLE:
+        return ""
+    why = f": {other.why}" if other.why else ""
+    if other.bytes < 0:
+        return f"{gib(-other.bytes)} of RAM come back from {other.service}{why}"
+    return f"{gib(other.bytes)} of RAM are kept for {other.service}{why}"
 
 
 def _taken(known: Sequence[Sequence[HostPool]], *, most: bool = False) -> list[int]:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from opsctl.forecast.host.memory import PROCESS
-from opsctl.forecast.values import Beginning, Hardware, HostMemory
+from opsctl.forecast.values import AFTER, ANY, BEFORE, Beginning, Hardware, HostMemory, Other
 
 # Nodes whose sum is not the host's memory say nothing of it (a container, a rehearsal host).
 NODES_AGREE = 0.05
@@ -111,12 +111,13 @@ def nodes(found: Sequence[Mapping[str, int]], seen: Mapping[str, Any]) -> tuple[
     return tuple(node["available"] for node in found)
 
 
-def others(found: Iterable[Mapping[str, Any]]) -> Iterable[tuple[str, int]]:
+def others(found: Iterable[Mapping[str, Any]]) -> Iterable[Other]:
     """What other services will still take: those that run or start, those that start at boot, and
     those that are staged and were never started. One that somebody stopped and disabled is not
     counted; one whose pools are not known counts with its processes, one that is ready with what
     its release was forecast beyond what it has logged. One that is `settled` by the
-    time that this service starts runs its new release by then: it may also give something back."""
+    time that this service starts runs its new release by then: it may also give something back.
+    One that is deployed `after` it takes nothing before."""
     for one in found:
         counts = (
             one["state"] in STARTING or one["enabled"] == "enabled" or not one.get("standing", True)
@@ -127,7 +128,25 @@ def others(found: Iterable[Mapping[str, Any]]) -> Iterable[tuple[str, int]]:
             taken = max(taken, int(one["pinned"]) + int(one["ranks"]) * process)
         left = int(one["expected"] or 0) + int(one["ranks"]) * process - taken
         if counts and (left > 0 or one.get("settled")):
-            yield str(one["service"]), left
+            when = BEFORE if one.get("settled") else AFTER if one.get("after") else ANY
+            yield Other(str(one["service"]), left, when, _why(one))
+
+
+def _why(one: Mapping[str, Any]) -> str:
+    """How it is known that a service will take memory, for people."""
+    name, state = one["service"], one["state"]
+    if one.get("settled"):
+        return "it is deployed before this one"
+    if one.get("after"):
+        return "it is deployed after this one"
+    if not one.get("standing", True):
+        return f"it is staged and was never started (opsctl remove {name} takes it away)"
+    if state in STARTING:
+        return f"its unit is {state}, and holds less than its release will take"
+    return (
+        f"its unit is {state} and starts at the next boot (opsctl remove {name}, or "
+        f"systemctl disable sglang-{name}, ends that)"
+    )
 
 
 def beginning(manifest: Mapping[str, Any], facts: Mapping[str, Any]) -> Beginning:

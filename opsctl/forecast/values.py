@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 COMPUTED, MEASURED, ESTIMATED = "computed", "measured", "estimated"
 
@@ -150,6 +150,19 @@ class Hardware:
     doubt: int = 0  # bytes by which `total` may be off: it is that of most cards of the name
 
 
+BEFORE, AFTER, ANY = "before", "after", "at any time"
+
+
+class Other(NamedTuple):
+    """Host memory that another service will still take (give back, if negative). `when`: BEFORE
+    this one starts, AFTER that, or nobody knows; `why`, for people: how it is known."""
+
+    service: str
+    bytes: int
+    when: str = ANY
+    why: str = ""
+
+
 @dataclass(frozen=True, slots=True)
 class HostMemory:
     """`available`: MemAvailable as it were with this service stopped. All of the whole host."""
@@ -161,7 +174,7 @@ class HostMemory:
     swap_total: int = 0
     swap_used: int = 0
     nodes: tuple[int, ...] = ()  # memory that each NUMA node has free or reclaimable
-    others: tuple[tuple[str, int], ...] = ()  # (service, bytes) that other services will still take
+    others: tuple[Other, ...] = ()  # what other services will still take
 
 
 @dataclass(frozen=True, slots=True)

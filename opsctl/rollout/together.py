@@ -7,7 +7,7 @@ take more.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,6 +15,7 @@ from opsctl import forecast
 from opsctl.forecast.expectation import Forecast
 from opsctl.forecast.fit import NOT
 from opsctl.forecast.host.memory import process
+from opsctl.forecast.hostside import STARTING
 from opsctl.release.model import Release
 from opsctl.rollout.model import Takeover, Wanted
 from opsctl.rollout.plan import decide
@@ -46,12 +47,17 @@ def judge(
     override: str = "",
     taken: Mapping[str, Takeover | None] | None = None,
 ) -> dict[str, Judged]:
-    """By service, in the order in which they are touched."""
-    alone = {name: _forecast(services[name], bare[name], facts[name]) for name in services}
-    found = alone
+    """By service, in the order in which they are touched. An engine that sizes its host pools by
+    what it finds, finds what the services before it have left, and nothing is taken yet by those
+    after it: so the sizes are forecast in that order, and then each is judged beside all others."""
+    found: dict[str, Forecast] = {}
+    for name in services:
+        told = {**facts[name], "others": others(name, facts[name], found, tuple(services))}
+        found[name] = _forecast(services[name], bare[name], told)
     if len(services) > 1:
         facts = {
-            name: {**facts[name], "others": others(name, facts[name], alone)} for name in services
+            name: {**facts[name], "others": others(name, facts[name], found, tuple(services))}
+            for name in services
         }
         found = {name: _forecast(services[name], bare[name], facts[name]) for name in services}
     processes = taken or {}
@@ -65,14 +71,18 @@ def _forecast(service: Service, release: Release, facts: Facts) -> Forecast:
     return forecast.forecast(release.manifest, facts, service.memory.calibration)
 
 
-def others(name: str, facts: Facts, planned: Mapping[str, Forecast]) -> list[dict[str, Any]]:
+def others(
+    name: str, facts: Facts, planned: Mapping[str, Forecast], order: Sequence[str] = ()
+) -> list[dict[str, Any]]:
     """The host's answer about the services beside `name`; of those that are deployed with it, what
-    their new releases will take."""
+    their new releases will take, as far as they are `planned`. `order`: all that are deployed."""
     told = {one["service"]: dict(one) for one in facts.get("others") or ()}
-    order = list(planned)
+    for other in order:
+        if other not in planned and told.get(other, {}).get("state") not in STARTING:
+            told.pop(other, None)  # it takes nothing before this one has started
     for place, other in enumerate(order):
-        found = planned[other]
-        if other == name or found.case is None or found.result is None:
+        found = planned.get(other)
+        if other == name or found is None or found.case is None or found.result is None:
             continue
         total = found.result.host_total
         told[other] = {
@@ -86,6 +96,7 @@ def others(name: str, facts: Facts, planned: Mapping[str, Forecast]) -> list[dic
             "held": (told.get(other) or {}).get("held") or 0,
             "pinned": (told.get(other) or {}).get("pinned"),
             "settled": total is not None and place < order.index(name),
+            "after": place > order.index(name),
         }
     return list(told.values())
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from opsctl.forecast.device.settings import parsed
 from opsctl.forecast.host import versions
-from opsctl.forecast.values import ESTIMATED, MEASURED, Case, Figure
+from opsctl.forecast.values import ANY, BEFORE, ESTIMATED, MEASURED, Case, Figure
 from opsctl.onhost.expect import GiB
 
 # Resident memory of one scheduler process beside its pools: 8 processes and the system took about
@@ -43,12 +43,14 @@ def visible(case: Case) -> int | None:
 
 
 def after_processes(case: Case) -> Figure | None:
-    """What it sees when all ranks are ready to take their pools. Others may still take theirs."""
+    """What it sees when all ranks are ready to take their pools: services that are deployed before
+    it have taken theirs by then, those that are deployed after it have not, and others may."""
     start, memory = visible(case), case.memory
     if start is None or memory is None:
         return None
     one, ranks = process(case), len(case.ranks)
-    others = sum(size for _, size in memory.others)
+    start -= sum(other.bytes for other in memory.others if other.when == BEFORE)
+    others = sum(other.bytes for other in memory.others if other.when == ANY)
     assert one.least is not None and one.most is not None
     return Figure(
         start - ranks * one.value,

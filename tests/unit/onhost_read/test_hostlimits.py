@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from opsctl.onhost import cgroups, kernelcache, neighbours, numa
+from opsctl.onhost.model import RankFacts, StartFacts
 from opsctl.onhost.store import Places
 from opsctl.onhost.systemd import UnitState
 
@@ -176,21 +177,40 @@ def test_what_another_service_was_forecast_to_take(tmp_path: Path) -> None:
     state = service(tmp_path, expect={"host_total": 1000})
     assert neighbours.of(Places(tmp_path), state, 300) == {
         "service": "glm", "state": "active", "enabled": "enabled", "standing": True,
-        "expected": 1000, "ranks": 2, "held": 300, "pinned": None,
+        "expected": 1000, "ranks": 2, "process": None, "held": 300, "pinned": None,
     }  # fmt: skip
 
 
-def test_pools_that_a_ready_start_has_logged_are_not_to_come(tmp_path: Path) -> None:
+def test_pools_that_a_ready_start_has_logged_are_not_to_come(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     state = replace(service(tmp_path, expect={"host_total": 1000}), invocation="a" * 32)
-    pools = {f"TP{n}": {"host_pools": [{"name": "kv", "bytes": 500}]} for n in (0, 1)}
+    pool = {"name": "kv", "bytes": 500}
+    pools = {f"TP{n}": {"rank": f"TP{n}", "host_pools": [pool]} for n in (0, 1)}
     for name, ready in (("a" * 32, True), ("b" * 32, True)):
         start = json.dumps({"invocation": name, "ready": ready, "ranks": pools})
         put(tmp_path, {f"var/lib/opsctl/glm/starts/{name}.json": start})
     found = neighbours.of(Places(tmp_path), state, 300)
     assert found is not None and found["pinned"] == 1000
-    other = replace(state, invocation="c" * 32)
+    other = replace(state, invocation="c" * 32)  # a hand's start, of which there is no record
+    loading = StartFacts(ranks={"TP0": RankFacts("TP0", host_pools=[{**pool, "bytes": 70}])})
+    monkeypatch.setattr(neighbours.starts, "facts", lambda store, state: loading)
     found = neighbours.of(Places(tmp_path), other, 300)
     assert found is not None and found["pinned"] is None
+    loading.ready = True
+    found = neighbours.of(Places(tmp_path), other, 300)
+    assert found is not None and found["pinned"] == 70
+
+
+def test_its_processes_are_those_that_were_measured(tmp_path: Path) -> None:
+    state = service(tmp_path)
+    measured = {"a": (None, 7), "b": ("other", 9), "c": (None, None)}  # gpu_key, process
+    for n, (name, (key, process)) in enumerate(measured.items()):
+        start = json.dumps({"invocation": name * 32, "gpu_key": key, "process": process})
+        put(tmp_path, {f"var/lib/opsctl/glm/starts/{name * 32}.json": start})
+        os.utime(tmp_path / f"var/lib/opsctl/glm/starts/{name * 32}.json", (n, n))
+    found = neighbours.of(Places(tmp_path), replace(state, active="inactive"), 0)
+    assert found is not None and found["process"] == 7
 
 
 def test_a_service_that_is_only_staged_is_told(tmp_path: Path) -> None:

@@ -87,6 +87,28 @@ def test_who_comes_first_gives_back_first(
     assert verdicts(ratios, told) == fits
 
 
+def test_an_engine_that_takes_what_it_finds_finds_what_those_before_it_left() -> None:
+    """0.5.21 sizes its pools by MemAvailable at their moment: in the order of the starts."""
+    flags = {"tp-size": 8, "mem-fraction-static": 0.88, "enable-hierarchical-cache": True}
+    memory = {"min_available": "32GiB", "calibration": {"kv_tokens": 400_000}}
+    one = service(engine={"version": "0.5.21"}, flags=flags, memory=memory)
+    room = facts(500)
+
+    def pools(*names: str) -> list[int]:
+        bare = {name: render(name, one) for name in names}
+        found = judge(dict.fromkeys(names, one), bare, dict.fromkeys(names, room))
+        totals = [each.found.result.host_total for each in found.values() if each.found.result]
+        return [total for total in totals if total is not None]
+
+    (alone,) = pools("a")
+    first, second = pools("a", "b")
+    assert first == alone, "nothing of b is taken when a starts"
+    found = 500 * GIB - PROCESSES - 10 * GIB  # what a's engine takes its share of
+    share = 0.8 * 0.95  # hicache-host-memory-fraction, and what the engine keeps for rounding
+    assert first == pytest.approx(share * found, rel=0.01)
+    assert second == pytest.approx(share * (found - first - PROCESSES), rel=0.01)
+
+
 def test_what_is_not_deployed_now_counts_as_the_host_tells_it() -> None:
     told = facts(500, neighbour("old", 2.0, runs=False))
     assert verdicts({"a": 4.0}, {"a": told}) == {"a": NOT}

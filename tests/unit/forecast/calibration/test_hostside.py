@@ -8,6 +8,7 @@ import pytest
 
 from opsctl.forecast import hostside
 from opsctl.forecast.host.memory import PROCESS
+from opsctl.forecast.values import AFTER, ANY, BEFORE
 from opsctl.onhost.expect import GiB
 
 MEMORY = {"total": 449 * GiB, "available": 78 * GiB, "swap_total": 8 * GiB, "swap_used": GiB}
@@ -114,7 +115,25 @@ OTHERS = [
 
 @pytest.mark.parametrize(("one", "left"), OTHERS)
 def test_what_other_services_will_still_take(one: dict[str, Any], left: int) -> None:
-    assert list(hostside.others([one])) == ([("glm", left)] if left else [])
+    found = [(each.service, each.bytes) for each in hostside.others([one])]
+    assert found == ([("glm", left)] if left else [])
+
+
+@pytest.mark.parametrize(
+    ("changed", "when", "words"),
+    [
+        ({}, ANY, "its unit is active, and holds less"),
+        ({"state": "failed"}, ANY, "its unit is failed and starts at the next boot (opsctl remove"),
+        ({"state": "inactive", "enabled": "", "standing": False}, ANY, "staged and was never"),
+        ({"settled": True}, BEFORE, "deployed before"),
+        ({"after": True}, AFTER, "deployed after"),
+    ],
+)
+def test_what_is_kept_for_others_is_told_with_its_reason(
+    changed: dict[str, Any], when: str, words: str
+) -> None:
+    (found,) = hostside.others([other(**changed)])
+    assert found.when == when and words in found.why
 
 
 def card(index: int, **changed: Any) -> dict[str, Any]:

@@ -17,6 +17,7 @@ from opsctl.forecast.values import (
     HostPool,
     Latent,
     Measured,
+    Other,
 )
 
 GIB = 1 << 30
@@ -82,9 +83,15 @@ def test_a_measured_process_has_a_smaller_band() -> None:
     assert found.available_after - found.least == pytest.approx(8 * 0.3 * GIB, abs=16)
 
 
-def test_other_services_count() -> None:
-    asked = case(memory=memory(449, others=(("other", 60 * GIB),)))
-    assert judge(asked, taken(asked, POOL)).verdict == NOT
+def test_other_services_count_and_are_named() -> None:
+    failed = Other("glm", 60 * GIB, why="its unit is failed and starts at the next boot")
+    asked = case(memory=memory(449, others=(failed, Other("late", GIB // 2))))
+    found = judge(asked, taken(asked, POOL))
+    assert found.verdict == NOT
+    words = "60.00 GiB of RAM are kept for glm: its unit is failed and starts at the next boot"
+    assert found.reasons[0] == words and "late" not in " ".join(found.reasons)
+    back = case(memory=memory(300, others=(Other("glm", -90 * GIB),)))
+    assert "90.00 GiB of RAM come back from glm" in judge(back, taken(back, GIB)).reasons
 
 
 def test_pools_that_take_more_than_they_say() -> None:
