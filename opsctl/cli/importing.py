@@ -85,6 +85,10 @@ def importing(
     service: Annotated[
         str, typer.Option("--service", metavar="NAME", help="Which service of a compose file.")
     ] = "",
+    own: Annotated[
+        bool,
+        typer.Option("--own", help="Also one of opsctl's own units, whose description is lost."),
+    ] = False,
     host: Annotated[
         str, typer.Option("--host", metavar="HOST", help="An engine that runs on this host.")
     ] = "",
@@ -117,6 +121,7 @@ def importing(
         files=_files(file or (), env_file or ()),
         mounts=tuple(_pair(text, ":", "--mount") for text in mount or ()),
         service=service,
+        own=own,
     )
     where = _where(host, unit, pid, container, sources)
     if where is not None:

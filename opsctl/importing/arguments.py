@@ -31,13 +31,15 @@ class Given:
 @dataclass(frozen=True)
 class Stray:
     """What the engine would refuse. `why`: unknown, ambiguous (`near` has what it may mean),
-    missing (a value), unwanted (a value of a switch), positional, dashes (a lone "--"), help."""
+    missing (a value), unwanted (a value of a switch), positional (`flag`: the one before it, `at`:
+    which argument it is, from 1), dashes (a lone "--"), help."""
 
     why: str
     written: str
     values: tuple[str, ...] = ()
     near: tuple[str, ...] = ()
     flag: Flag | None = None
+    at: int = 0
 
 
 def walk(known: Catalogue, argv: Sequence[str]) -> tuple[list[Given], list[Stray]]:
@@ -51,7 +53,7 @@ def walk(known: Catalogue, argv: Sequence[str]) -> tuple[list[Given], list[Stray
             strays.append(Stray("dashes", word, tuple(argv[at:])))
             break
         if not is_option(word, known):
-            strays.append(Stray("positional", word))
+            strays.append(Stray("positional", word, flag=given[-1].flag if given else None, at=at))
             continue
         follow = _values(argv, at, known)
         one, taken = _option(known, word, follow)

@@ -15,11 +15,12 @@ from opsctl.importing.entry import Entry, Other, entry
 from opsctl.importing.environment import Variables, variables
 from opsctl.importing.equivalent import differences
 from opsctl.importing.flags import flags
-from opsctl.importing.keeping import hidden, secrets, weak
+from opsctl.importing.keeping import apart, hidden, secrets, weak
+from opsctl.importing.marks import whole
 from opsctl.importing.model import Imported, Launch, Report
 from opsctl.importing.naming import asked_for, name_of, version_of
 from opsctl.importing.places import Places, places
-from opsctl.importing.secrets import Vault
+from opsctl.importing.secrets import Vault, by_name, suspects
 from opsctl.importing.values import as_json
 from opsctl.importing.versions import fitting, nearest
 
@@ -43,6 +44,7 @@ class Asked:
     files: Mapping[str, str] = field(default_factory=dict)
     mounts: tuple[tuple[str, str], ...] = ()
     service: str = ""  # of a compose file
+    own: bool = False  # also one of opsctl's own units
 
 
 def describe(launch: Launch, asked: Asked, report: Report) -> Imported:
@@ -53,7 +55,9 @@ def describe(launch: Launch, asked: Asked, report: Report) -> Imported:
         return _end(asked.name or "service", None, Vault("", hidden=report.hidden), report)
     version = asked.version or version_of(launch, way, report)
     way = replace(way, args=merged(way.args, version, asked.files, report))
-    name = asked.name or name_of(launch, way)
+    report.hidden |= suspects("\n".join(way.args))
+    report.hidden |= {text for name, text in launch.env.items() if by_name(name) and whole(text)}
+    name = asked.name or name_of(launch, way, report.hidden)
     vault = Vault(name, hidden=set(report.hidden))
     if not version:
         candidates = asked_for(way, report)
@@ -72,7 +76,7 @@ def describe(launch: Launch, asked: Asked, report: Report) -> Imported:
     around = variables(launch, vault, report)
     service = _service(launch, way, version, placed, around, vault, report)
     if not report.problems:
-        for message in differences(name, service, vault, known, way.args, placed, around):
+        for message in differences(name, service, vault, known, way.args, placed, around, report):
             report.refuse(message)
     return _end(name, None if report.problems else service, vault, report)
 
@@ -149,6 +153,7 @@ def _service(
         service["gpus"] = around.gpus
     if user := _user(launch, report):
         service["user"] = user
+    kept = secrets(placed, around, vault, report)
     flags_of = engine.catalogue(version).flags
     rest = {n: v for n, v in placed.values.items() if n not in ELSEWHERE}
     rest |= {n: as_json(v) or v for n, v in rest.items() if flags_of[n].kind == "json_text"}
@@ -156,8 +161,11 @@ def _service(
         service["flags"] = {n: hidden(n, v, vault, report) for n, v in rest.items()}
     if around.plain:
         service["env"] = dict(around.plain)
-    if found := secrets(placed, around, vault, report):
-        service["secrets"] = found
+    if launch.drain is not None:
+        service["timing"] = {"drain": launch.drain}
+    service = apart(service, vault, report)
+    if kept:
+        service["secrets"] = kept
         weak(vault.service, service, vault, report)
     return service
 

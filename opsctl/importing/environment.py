@@ -18,6 +18,7 @@ _OF_THE_START = re.compile(
     r"INVOCATION_ID|JOURNAL_STREAM|SYSTEMD_EXEC_PID|MANAGERPID|MAINPID|NOTIFY_SOCKET|LISTEN_.*"
     r"|WATCHDOG_.*|MEMORY_PRESSURE_.*|(CREDENTIALS|RUNTIME|STATE|CACHE|LOGS|CONFIGURATION)_DIRECTORY"
     r"|LOGNAME|USER|USERNAME|SHELL|PWD|OLDPWD|SHLVL|_|TERM|TERM_PROGRAM.*|COLORTERM|MAIL|LS_COLORS"
+    r"|MOTD_SHOWN|SUPERVISOR_.*"
     r"|LESS.*|SSH_.*|SUDO_.*|XDG_.*|DBUS_.*|DISPLAY|HOSTNAME|container|PS1|STY|WINDOW|TMUX.*|LANG"
     r"|LC_.*|PATH|HOME|VIRTUAL_ENV.*|CONDA_.*|HISTSIZE|EDITOR|FLOCKER|TRIGGER_.*|REMOTE_.*|MONITOR_.*"
 )
@@ -122,7 +123,7 @@ def _take(name: str, value: str, found: Variables, vault: Vault, report: Report)
         report.refuse(str(error), key=key)
         return
     carried = len(value) >= _SECRET and value in vault.hidden  # what --api-key ${X} came from
-    if not (by_name(name) or by_form(value) or carried):
+    if not (by_name(name) or by_form(value, name) or carried):
         found.plain[name] = value
     elif not value:
         found.dropped.add(name)

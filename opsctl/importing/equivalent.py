@@ -17,11 +17,13 @@ from opsctl.errors import SpecError
 from opsctl.importing.arguments import last, walk
 from opsctl.importing.entry import Other, entry
 from opsctl.importing.environment import OURS, Variables, expected
+from opsctl.importing.model import Report
 from opsctl.importing.places import Places
 from opsctl.importing.secrets import Vault, template
 from opsctl.importing.unit.words import command, environment
 from opsctl.importing.values import UNSET, read
 from opsctl.release import render
+from opsctl.spec.together import later
 
 # Stands for a secret that cannot stay as it is; the report says that a new one is needed.
 _STAND_IN = "a-stand-in-for-a-new-secret-"
@@ -35,14 +37,18 @@ def differences(
     args: list[str],
     placed: Places,
     around: Variables,
+    report: Report,
 ) -> list[str]:
     """What is different, or why it does not render at all. Empty: equivalent. `args`: the imported
-    command's; `placed.told`: options that the report says are changed."""
+    command's; `placed.told`: options that the report says are changed. What would start and then
+    fail is told."""
     new = {t: f"{_STAND_IN}{i}" for i, t in enumerate(sorted(vault.weak))}
     filled = Vault(vault.service, {n: new.get(template(n), v) for n, v in vault.values.items()})
     services, problems = spec.check({name: filled.reveal(dict(service))}, {})
     if problems:
         return [vault.hide(str(problem)) for problem in problems]
+    for problem in later(name, services[name]):
+        report.note("told", problem.key, problem.message)
     try:
         release = render(name, services[name], zipapp=b"")
     except SpecError as error:

@@ -16,21 +16,22 @@ from opsctl.importing import foreign
 from opsctl.importing.arguments import Given, Stray, last, walk
 from opsctl.importing.marks import placeholder, plain, unknown_parts, whole
 from opsctl.importing.model import Report
-from opsctl.importing.secrets import Vault, by_name
+from opsctl.importing.secrets import Vault, secret_flag, shown
 from opsctl.importing.values import UNSET, read
 from opsctl.importing.versions import said
 
 SECRETS = ("api-key", "admin-api-key")
+_WORDS = 10
 
 
 def flags(known: Catalogue, args: Sequence[str], report: Report, vault: Vault) -> dict[str, Any]:
     """In the order in which they were written, the last of each alone. What is wrong is told in
     the report; the values are those that are right."""
     given, strays = walk(known, args)
-    for secret in (one for one in given if one.flag.name in SECRETS or by_name(one.flag.name)):
+    for secret in (one for one in given if secret_flag(one.flag)):
         vault.hidden |= {v for v in secret.values if whole(v)}
-    for stray in strays:
-        _stray(known, stray, report)
+    for stray in _few(strays, report):
+        _stray(known, stray, report, vault)
     counts, beaten = last(given)
     for before, after in beaten:
         _beaten(before, after, report)
@@ -58,11 +59,10 @@ def _value(known: Catalogue, one: Given, report: Report) -> Any:
     try:
         return read(one)
     except Refused as refused:
-        secret = one.flag.name in SECRETS or by_name(one.flag.name)
         report.refuse(
             refused.message,
             key=key,
-            value="" if secret else " ".join(one.values)[:200],
+            value="" if secret_flag(one.flag) else " ".join(one.values)[:200],
             allowed=refused.allowed,
             hint=_taken_by(one) or refused.hint,
         )
@@ -117,13 +117,16 @@ def _told(known: Catalogue, one: Given, value: Any, report: Report) -> None:
 
 
 def _beaten(before: Given, after: Given, report: Report) -> None:
-    secret = before.flag.name in SECRETS or by_name(before.flag.name)
-    lost = "" if secret or not before.values else f" {plain(' '.join(before.values))}"
+    lost = (
+        ""
+        if secret_flag(before.flag) or not before.values
+        else f" {plain(' '.join(before.values))}"
+    )
     again = "is given again" if before.flag == after.flag else f"sets the same as {after.written}"
     report.note("dropped", f"{before.written}{lost}", f"{again} later on, and the last one counts")
 
 
-def _stray(known: Catalogue, stray: Stray, report: Report) -> None:
+def _stray(known: Catalogue, stray: Stray, report: Report, vault: Vault) -> None:
     written = plain(stray.written)
     if parts := unknown_parts(stray.written):
         for message, hint in parts:
@@ -133,9 +136,10 @@ def _stray(known: Catalogue, stray: Stray, report: Report) -> None:
     elif stray.why == "missing":
         report.refuse(f"{written} lacks its value")
     elif stray.why == "unwanted":
+        _hide(stray.values[0], vault)
         report.refuse(f"{written} takes no value", value=plain(stray.values[0]))
     elif stray.why == "positional":
-        report.refuse(_positional(stray.written))
+        report.refuse(_positional(stray, vault))
     elif stray.why == "dashes":
         report.refuse("-- ends the options: the engine takes no arguments beside them")
     elif stray.why == "help":
@@ -144,13 +148,40 @@ def _stray(known: Catalogue, stray: Stray, report: Report) -> None:
         _unknown(known, stray, report)
 
 
-def _positional(word: str) -> str:
+def _few(strays: list[Stray], report: Report) -> list[Stray]:
+    """Of words without a flag the first alone: one quote that is missing makes many of them."""
+    words = [one for one in strays if one.why == "positional"]
+    if len(words) > _WORDS:
+        report.refuse(
+            f"{len(words)} words belong to no flag; the first {_WORDS} are told",
+            hint="is a quote missing, or a flag's name?",
+        )
+    left = {id(one) for one in words[_WORDS:]}
+    return [one for one in strays if id(one) not in left]
+
+
+def _hide(word: str, vault: Vault) -> None:
+    """A word that nobody knows the meaning of is told nowhere, if it may be a secret."""
+    if whole(word) and len(word) >= 8 and "(***" in shown(word):
+        vault.hidden.add(word)
+
+
+def _positional(stray: Stray, vault: Vault) -> str:
+    word, before = stray.written, stray.flag
     if not word.strip():
         return (
             "there is an argument of blanks alone (a backslash before a blank, in the middle of a "
             "line, does not continue it); the engine refuses it"
         )
-    return f"{plain(word)!r} belongs to no flag; the engine refuses it"
+    where = f"argument {stray.at}" + (f", after --{before.name}" if before else "")
+    if before is not None and secret_flag(before):
+        vault.hidden.add(word)
+        return (
+            f"{where}: a word that belongs to no flag (not shown: it may be a part of the secret); "
+            "the engine refuses it"
+        )
+    _hide(word, vault)
+    return f"{where}: {shown(plain(word))} belongs to no flag; the engine refuses it"
 
 
 def _unknown(known: Catalogue, stray: Stray, report: Report) -> None:

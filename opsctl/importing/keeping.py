@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from opsctl.importing.environment import Variables
 from opsctl.importing.flags import SECRETS
 from opsctl.importing.model import Report
 from opsctl.importing.places import Places, is_hub_name
-from opsctl.importing.secrets import Vault, within
+from opsctl.importing.secrets import Vault, holds, template, within
 from opsctl.release.secrets import check
 
 
@@ -61,9 +60,74 @@ def secrets(placed: Places, around: Variables, vault: Vault, report: Report) -> 
                 f"{secrets[name]} in secrets: every user of "
                 "the host could read it in the command line; put its value into a vault",
             )
+    for name in [n for n, text in around.plain.items() if _whose(text, vault)]:
+        around.secret[name] = vault.keep(name, around.plain.pop(name))
+        report.note("moved", name, f"{around.secret[name]} in secrets.env: it holds another secret")
     if around.secret:
         secrets["env"] = dict(around.secret)
     return secrets
+
+
+def _whose(text: str, vault: Vault) -> str:
+    """The variable of the vault whose secret a text tells; "" if there is none."""
+    return next((name for name, secret in vault.values.items() if holds(text, secret)), "")
+
+
+def apart(service: Mapping[str, Any], vault: Vault, report: Report) -> dict[str, Any]:
+    """The description without the secrets that also stand in other places of it. The whole value
+    moves to a variable of its own: the secret itself needs a new value (`weak`), and this place
+    keeps what it has. What cannot be a variable is refused."""
+    ours = {template(name) for name in vault.values}
+
+    def walk(value: Any, key: str) -> Any:
+        if isinstance(value, Mapping):
+            for part in value:
+                if source := _whose(str(part), vault):
+                    _inseparable(f"{key}.***".lstrip("."), source, report)
+            return {k: walk(v, f"{key}.{k}".lstrip(".")) for k, v in value.items()}
+        if isinstance(value, list):
+            return [walk(part, key) for part in value]
+        number = isinstance(value, int | float) and not isinstance(value, bool)
+        source = _whose(str(value), vault) if number or isinstance(value, str) else ""
+        if not source or value in ours:
+            return value
+        if number or not key.startswith(_TEXTS):
+            _inseparable(key, source, report)
+            return value
+        kept = vault.keep(key.removeprefix("flags."), value)
+        report.note(
+            "moved",
+            key,
+            f"{kept}; it holds the secret of {source}, and stays readable on the host there",
+        )
+        return kept
+
+    return {key: walk(value, key) for key, value in service.items()}
+
+
+# Places of a description in which a variable of a vault may stand.
+_TEXTS = ("flags.", "model.path", "model.served_name")
+
+
+def _inseparable(key: str, source: str, report: Report) -> None:
+    report.refuse(
+        f"holds the secret that is moved to {source}, and cannot be moved with it",
+        key=key,
+        hint="give the service another secret, or change this value, and import again",
+    )
+
+
+def _leaves(value: Any, key: str = "") -> Iterator[tuple[str, str]]:
+    """(place, text) of everything in a description."""
+    if isinstance(value, Mapping):
+        for name, part in value.items():
+            yield f"{key}.{name}".lstrip("."), str(name)
+            yield from _leaves(part, f"{key}.{name}".lstrip("."))
+    elif isinstance(value, list | tuple):
+        for part in value:
+            yield from _leaves(part, key)
+    else:
+        yield key, str(value)
 
 
 def weak(name: str, service: Mapping[str, Any], vault: Vault, report: Report) -> None:
@@ -71,12 +135,12 @@ def weak(name: str, service: Mapping[str, Any], vault: Vault, report: Report) ->
     told = service.get("secrets") or {}
     named = {key: value for key, value in told.items() if key != "env"}
     named |= {f"env.{key}": value for key, value in (told.get("env") or {}).items()}
-    public = json.dumps(vault.reveal({k: v for k, v in service.items() if k != "secrets"}))
+    public = vault.reveal({k: v for k, v in service.items() if k != "secrets"})
     for key, value in named.items():
         secret = vault.reveal(value)
         wrong = [problem.message for problem in check({key: secret}, name)]
-        if json.dumps(secret)[1:-1] in public or secret in public:
-            wrong.append("it also stands elsewhere in the description, where it is public")
+        if places := [key for key, text in _leaves(public) if holds(text, secret)]:
+            wrong.append(f"it also stands in {', '.join(places[:3])}, where it is public")
         if wrong:
             vault.weak.add(value)
             report.note(

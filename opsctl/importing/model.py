@@ -108,4 +108,5 @@ class Launch:
     root: str | None = None  # environment that was activated
     container: Container | None = None
     name: str | None = None
+    drain: int | None = None  # seconds that a stop may take, where a unit says so
     wrapped: list[str] = field(default_factory=list)  # nohup, tmux, a shell that does not exec …

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from collections.abc import Collection
 
 from opsctl.importing.entry import Entry
 from opsctl.importing.model import Launch, Report
+from opsctl.importing.secrets import by_form, holds
 from opsctl.importing.versions import fitting, named, nearest, said
 from opsctl.spec.kinds import SERVICE_NAME
 
 
-def name_of(launch: Launch, way: Entry) -> str:
-    """A name for the service: of the unit or container, else of the model."""
+def name_of(launch: Launch, way: Entry, hidden: Collection[str] = ()) -> str:
+    """A name for the service: of the unit or container, else of the model. `hidden`: texts that
+    may be secrets, of which no name is made."""
     candidates = [launch.name or ""]
     for flag in ("--served-model-name", "--model-path", "--model"):
         for at, word in enumerate(way.args):
@@ -21,6 +24,8 @@ def name_of(launch: Launch, way: Entry) -> str:
             elif word.startswith(f"{flag}="):
                 candidates.append(word.partition("=")[2])
     for candidate in candidates:
+        if by_form(candidate) or any(holds(candidate, secret) for secret in hidden):
+            continue
         if "\0" not in candidate and (found := slug(candidate.rstrip("/").rsplit("/", 1)[-1])):
             return found
     return "service"
@@ -41,7 +46,11 @@ def version_of(launch: Launch, way: Entry, report: Report) -> str:
     found = named(text for text in texts if "\0" not in text)
     if found is None:
         return ""
-    report.note("told", f"SGLang {found[0]}", f"as {found[1]} says; --engine-version says another")
+    report.note(
+        "told",
+        f"SGLang {found[0]}",
+        f"as {found[1]} says; if it is another, give --engine-version VERSION",
+    )
     return found[0]
 
 

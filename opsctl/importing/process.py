@@ -10,8 +10,9 @@ from dataclasses import replace
 from opsctl.importing.describe import Asked, describe
 from opsctl.importing.model import Container, Imported, Launch, Report
 from opsctl.importing.secrets import suspects
+from opsctl.importing.text import around
+from opsctl.importing.unit import directives, words
 from opsctl.importing.unit import read as unit_read
-from opsctl.importing.unit import risks, words
 from opsctl.importing.versions import named
 
 
@@ -48,7 +49,8 @@ def from_process(
 
 def _of_the_unit(launch: Launch, text: str, report: Report) -> None:
     unit = unit_read.read([("", text)])
-    report.risks += risks.risks(unit)
+    around(unit, report)
+    launch.drain = directives.drain(unit)
     launch.name = launch.name or unit.name or None
     launch.user = launch.user or unit.last("User") or None
     for line in unit.all("Environment"):

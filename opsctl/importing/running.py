@@ -14,7 +14,8 @@ from opsctl.importing.model import Container, Imported, Mount, Note
 from opsctl.importing.process import from_process
 from opsctl.importing.secrets import by_form, by_name
 from opsctl.importing.text import from_text
-from opsctl.importing.unit import envfile
+from opsctl.importing.unit import envfile, own
+from opsctl.importing.unit import read as unit_read
 
 _MISSING = object()
 _SYSTEM = ("/", "/usr", "/usr/local")
@@ -24,10 +25,15 @@ def from_host(found: Mapping[str, Any], asked: Asked) -> Imported:
     """`found`: one entry of the host's answer to `running`, all that was sealed opened: "process",
     "unit" with "texts" and "files", "container" with "inspected"."""
     process, unit, container = found.get("process"), found.get("unit"), found.get("container")
+    if unit is not None and not asked.own:
+        read = unit_read.read([(str(path), str(text)) for path, text in unit["texts"]])
+        if read.release:
+            name = _asked(asked, unit).name or "service"
+            return Imported(name, None, {}, problems=(own.told(read),))
     if process is None:
         assert unit is not None  # the host names a unit, or a process
         imported = _of_text(unit, asked)
-        return _replacing(_with(imported, [_no_engine(found, unit)]), unit)
+        return _replacing(_with(imported, [_no_engine(found, unit)]), unit, "")
     engine = process.get("engine") or {}
     imported = from_process(
         process["argv"],
@@ -42,7 +48,7 @@ def from_host(found: Mapping[str, Any], asked: Asked) -> Imported:
     )
     notes = [*_who(found, process), *(_stale(process, unit, imported, asked) if unit else ())]
     imported = _rooted(_with(imported, notes), engine) if not container else _with(imported, notes)
-    return _replacing(imported, unit)
+    return _replacing(imported, unit, str(found.get("by") or ""))
 
 
 def _rooted(imported: Imported, engine: Mapping[str, Any]) -> Imported:
@@ -74,12 +80,16 @@ def _with(imported: Imported, notes: Sequence[Note]) -> Imported:
     return replace(imported, notes=(*imported.notes, *notes))
 
 
-def _replacing(imported: Imported, unit: Mapping[str, Any] | None) -> Imported:
+def _replacing(imported: Imported, unit: Mapping[str, Any] | None, by: str) -> Imported:
     """A unit of another name is named in the description, since two engines cannot share a host's
-    port and GPUs."""
+    port and GPUs; not one that keeps other things, too: the deployment would end them. `by`: its
+    main process then."""
     if unit is None or imported.service is None:
         return imported
     name, ours = str(unit["name"]), f"sglang-{imported.name}.service"
+    if by:
+        why = f"is not the engine's alone: stop the engine there before {ours} is deployed"
+        return _with(imported, [_told(by, why)])
     if name == ours:
         return imported
     if "@" in name:
@@ -200,8 +210,9 @@ def _who(found: Mapping[str, Any], process: Mapping[str, Any]) -> Iterator[Note]
     if found["kind"] == "process":
         yield _told(
             f"process {pid} ({found.get('by') or 'nobody looks after it'})",
-            "no unit looks after it, so a takeover restarts it: stop it by hand before the "
-            "deployment, which finds its port and its GPUs taken otherwise",
+            "no unit of its own looks after it, so a takeover restarts it: stop it by hand before "
+            "the deployment, which finds its port and its GPUs taken otherwise: "
+            f"{found.get('stop') or f'kill {pid}'}",
         )
     elif found["kind"] == "container":
         told = found["container"]

@@ -53,6 +53,7 @@ class Reading:
     others: list[tuple[str, int]] = field(default_factory=list)
     strangers: list[Launch] = field(default_factory=list)
     unread: list[str] = field(default_factory=list)
+    piped: bool = False  # a shell reads what another command prints
     root: str | None = None
     exporting: bool = False
 
@@ -67,8 +68,8 @@ def read(text: str, scope: Scope, reading: Reading, *, depth: int = 0) -> None:
     except Unreadable as error:
         reading.report.refuse(str(error))
         return
-    for at, simple in enumerate(found):
-        before = found[at - 1].after if at else ""
+    for simple in found:
+        before = simple.before
         if before == "|" and reading.launches:
             continue  # it only reads what the engine prints: told with the redirections
         known = len(reading.launches)
@@ -117,13 +118,15 @@ def one(reading: Reading) -> Launch | None:
                 "is not known; give it with --file PATH=COPY",
             )
         return reading.launches[0]
+    if reading.piped:
+        return None  # told: only a run knows what it starts
     if reading.unread:
         report.refuse(
             f"the engine is started by {reading.unread[0]}, which was not given",
             hint=f"give it: --file {reading.unread[0]}=COPY, or import the running process",
         )
         return None
-    if reading.strangers:
+    if reading.strangers and reading.strangers[0].argv:
         return reading.strangers[0]
     return Launch([name for name, _ in reading.others[:1]])
 
@@ -259,9 +262,12 @@ def program(argv: list[str], simple: Simple, scope: Scope, reading: Reading, dep
     elif left.argv and given(reading.files, left.argv[0]) is not None:
         file = Unwrapped([], script_file=left.argv[0], arguments=left.argv[1:])
         _nested(file, inner, reading, report, depth)
+    elif not left.argv and simple.before == "|" and left.wrapped:
+        _piped(left.wrapped[-1], simple.line, reading)
     elif isinstance(way, Other) and (way.what or not name):
         reading.strangers.append(_launch(left, inner, reading))
-        reading.others.append((plain(name) or "nothing", simple.line))
+        said = f"{left.wrapped[-1]} without a command" if left.wrapped else "nothing"
+        reading.others.append((plain(name) or said, simple.line))
     else:
         if name.endswith(".sh"):
             reading.unread.append(plain(left.argv[0]))
@@ -269,6 +275,16 @@ def program(argv: list[str], simple: Simple, scope: Scope, reading: Reading, dep
         if name not in _HARMLESS:
             reading.strangers.append(_launch(left, inner, reading))
         reading.others.append((plain(name), simple.line))
+
+
+def _piped(shell: str, line: int, reading: Reading) -> None:
+    reading.piped = True
+    feeder = reading.others.pop()[0] if reading.others else "another command"
+    reading.report.refuse(
+        f"line {line} hands what {feeder} prints to {shell}, which runs it: only a run tells what "
+        "that is",
+        hint="save it to a file, read it, and import that: opsctl import FILE",
+    )
 
 
 def _inner(left: Unwrapped, scope: Scope) -> Scope:

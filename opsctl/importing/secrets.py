@@ -10,41 +10,130 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from typing import Any
 from urllib.parse import quote
 
+from opsctl.engine import Flag
 from opsctl.errors import Problem
 from opsctl.importing.model import Note
 from opsctl.spec.kinds import public_env_name
 
 # Beyond the names that a description refuses in `env` (spec.kinds): they would be taken there.
 _NAME = re.compile(
-    r"(^|[_.-])(PASS|PASSPHRASE|PASSCODE|PRIVATE_?KEY|CREDENTIALS?|AUTH(ORIZATION)?|BEARER)$"
+    r"(^|_)(PASS|PASSPHRASE|PASSCODE|PRIVATE_?KEY|CREDENTIALS?|AUTH(ORIZATION)?|BEARER|WEBHOOKS?"
+    r"(_URL)?|LICEN[SC]E|COOKIES?|HEADERS|DSN|CONN(ECTION)?_?STR(ING)?|JWT|PAT|SAS|SIGNATURE|SALT"
+    r"|KEY|(TOKEN|API_?KEY|KEY|SECRET|PASSWORD)_?[0-9]+)$"
+    r"|(^|_)(SECRETS?|PASSWORDS?|PASSWD|PASSPHRASE)_"
 )
-# A name that ends so, and yet is a place or a switch.
+# Of AWS only these are told to everybody: a name that is missing here is taken for a secret.
+_AWS = re.compile(r"AWS_.*")
+_AWS_PUBLIC = re.compile(
+    r"AWS_(.*REGION|.*PROFILE|ENDPOINT_URL.*|.*_(FILE|PATH|BUNDLE|DISABLED|ENDPOINT|MODE|NAME|ARN"
+    r"|TIMEOUT|ATTEMPTS|NUM_ATTEMPTS|STYLE|OUTPUT|URI)|REQUEST_CHECKSUM.*|RESPONSE_CHECKSUM.*)"
+)
+# A name that ends so says where a secret is, or of which kind.
+_PLACE = re.compile(r"_(FILE|PATH|DIR|FOLDER|NAME|TYPE|ALGORITHM|LENGTH|SIZE|ENABLED|DISABLED)$")
+_PREFIXED = (
+    r"hf_[A-Za-z0-9_]{8,}|sk-[A-Za-z0-9_-]{16,}|gh[pousr]_[A-Za-z0-9]{16,}|github_pat_\w{20,}"
+    r"|glpat-[\w-]{16,}|(?:AKIA|ASIA)[A-Z0-9]{12,}|xox[abeprs]-[\w-]{10,}|xapp-[\w-]{10,}"
+    r"|nvapi-[\w-]{16,}|AIza[\w-]{30,}|hvs\.[\w-]{16,}|ya29\.[\w-]{16,}|gsk_[A-Za-z0-9]{16,}"
+    r"|npm_[A-Za-z0-9]{20,}|[prs]k_(?:live|test)_[A-Za-z0-9]{8,}|dckr_pat_[\w-]{16,}"
+    r"|SG\.[\w-]{16,}\.[\w-]{16,}"
+)
 _FORM = re.compile(
-    r"hf_[A-Za-z0-9_]{8,}|sk-[A-Za-z0-9_-]{16,}|gh[pousr]_[A-Za-z0-9]{16,}|glpat-[\w-]{16,}"
-    r"|AKIA[A-Z0-9]{12,}|xox[abprs]-[\w-]{10,}|nvapi-[\w-]{16,}"
-    r"|(?<![\w-])eyJ[\w-]{10,}+\.[\w-]{10,}+\.[\w-]{5,}|-----BEGIN [A-Z ]*PRIVATE KEY"
-    r"|(?<![a-z0-9+.-])[a-z][a-z0-9+.-]*+://[^/\s:@]*+:[^/\s@]++@"
+    rf"{_PREFIXED}|(?<![\w-])eyJ[\w-]{{10,}}+(?:\.[\w-]++){{0,4}}"
+    r"|-----BEGIN [A-Z ]*PRIVATE KEY(?:[\s\S]*?-----END [A-Z ]*PRIVATE KEY-----|[\s\S]*)"
+    r"|(?<![A-Za-z0-9.])[Bb]earer\s++[^\s\"',;]{8,}"
+    r"|(?<![A-Za-z0-9.])[Bb]asic\s++(?=[a-z]*[A-Z0-9+/=])[A-Za-z0-9+/]{12,}={0,2}"
+    r"|https?://hooks\.\S+|https?://[^\s/]++/(?:api/)?webhooks?/\S+"
+    r"|(?<![a-z0-9+.-])[a-z][a-z0-9+.-]*+://(?:[^/\s:@]*+:[^/\s@]++|[^/\s:@]{12,}+)@"
+    r"|(?i:(?<=[?&])[\w-]{0,40}(?:token|key|sig|signature|secret|passw(?:or)?d|auth))=[^\s&\"']{4,}"
 )
+# What chance makes: a run of such characters that is no path, no host and no name.
+_RUN = re.compile(r"(?<![^\s\"'=:,;&?@(\[{])[A-Za-z0-9+/_~.-]{20,}+={0,2}")
+_UUID = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
+# Of these chance makes the values, and everybody may know them.
+_PUBLIC = re.compile(r"(REVISION|COMMIT|SHA[0-9]*|DIGEST|HASH|CHECKSUM|UUID|DEVICES|(?<!KEY)_ID)$")
+# A word that belongs to nothing is shown only where it can hardly be a secret.
+_HARMLESS = re.compile(r"[^\n]{1,7}|[\d.,]+|[\u2012-\u2015-][^\s=]{0,40}|[\w.-]*/[\w./-]*|\s*")
 _MASK = "***"
 _LEAST = 4  # shorter texts stand in ordinary words, and hiding them would garble every message
+_WITHIN = 8  # a secret of fewer characters is looked for as a whole value only
 
 
 def by_name(name: str) -> bool:
-    upper = name.upper().replace("-", "_").replace(".", "_")
-    if _NAME.search(upper):
+    upper = re.sub(r"\W", "_", name.upper())
+    if _AWS.fullmatch(upper):
+        return _AWS_PUBLIC.fullmatch(upper) is None
+    if _NAME.search(upper) and not _PLACE.search(upper):
         return True
     try:
-        public_env_name(re.sub(r"\W", "_", upper) or "_")
+        public_env_name(upper or "_")
     except ValueError:
         return not upper[:1].isdigit()
     return False
 
 
-def by_form(value: str) -> bool:
-    return _FORM.search(value) is not None
+def by_form(value: str, name: str = "") -> bool:
+    """Whether it looks like a secret, whatever it is called; `name` says where chance is no sign
+    of one (a revision, a digest)."""
+    if _FORM.search(value):
+        return True
+    if _PUBLIC.search(re.sub(r"\W", "_", name.upper())):
+        return False
+    return any(_of_chance(found[0]) for found in _RUN.finditer(value))
+
+
+def secret_flag(flag: Flag) -> bool:
+    """Whether a flag's value is a secret by its name; tokens that are counted are none."""
+    return flag.kind not in ("int", "size", "float", "switch", "onoff") and by_name(flag.name)
+
+
+def shown(word: str) -> str:
+    """A word that belongs to nothing, for a message: masked unless it can hardly be a secret."""
+    if _HARMLESS.fullmatch(word) and not by_form(word):
+        return repr(word)
+    return f"a word of {len(word)} characters ({_MASK}: it may be a secret)"
+
+
+def holds(text: str, secret: str) -> bool:
+    """Whether a text tells a secret: whole, or within it in any usual spelling."""
+    if len(secret) < _WITHIN:
+        return len(secret) >= _LEAST and text == secret
+    return any(spelling in text for spelling in _spellings(secret))
+
+
+def _of_chance(run: str) -> bool:
+    run = run.rstrip("=")
+    if run.startswith(("/", "./", "../")):
+        return False
+    if _UUID.fullmatch(run):
+        return True
+    if any(_mixed(piece) for piece in re.split(r"[-_/.~]", run)):
+        return True
+    joined = re.sub(r"[-_/+]", "", run)
+    return len(joined) >= 32 and len(run) - len(joined) < len(run) / 8 and _mixed(joined)
+
+
+def _mixed(piece: str) -> bool:
+    """Letters and digits in no order, which neither a word nor a number has."""
+    if len(piece) < 20 or piece.isalpha() or not any(map(str.isalpha, piece)):
+        return False
+    if re.fullmatch(r"[0-9a-f]+|[0-9A-F]+", piece):
+        return len(piece) >= 32
+    kinds = ["a" if c.islower() else "A" if c.isupper() else "0" for c in piece]
+    turns = sum(one != two for one, two in pairwise(kinds))
+    return turns >= (0.3 if len(set(kinds)) == 3 or len(piece) >= 24 else 0.4) * (len(piece) - 1)
+
+
+def _spellings(secret: str) -> tuple[str, ...]:
+    return (
+        secret,
+        json.dumps(secret)[1:-1],
+        repr(secret)[1:-1],
+        quote(secret, safe="", errors="replace"),
+    )
 
 
 @dataclass
@@ -80,14 +169,10 @@ class Vault:
     def hide(self, text: str) -> str:
         for secret in sorted(self.hidden, key=len, reverse=True):
             if len(secret) >= _LEAST:
-                for spelling in (
-                    secret,
-                    json.dumps(secret)[1:-1],
-                    repr(secret)[1:-1],
-                    quote(secret, safe="", errors="replace"),
-                ):
+                for spelling in _spellings(secret):
                     text = text.replace(spelling, _MASK)
-        return _FORM.sub(_MASK, text)
+        text = _FORM.sub(_MASK, text)
+        return _RUN.sub(lambda m: _MASK if _of_chance(m[0]) else m[0], text)
 
     def hide_note(self, note: Note) -> Note:
         return Note(note.kind, self.hide(note.what), self.hide(note.why))
@@ -102,12 +187,12 @@ _NAMED = re.compile(
 )
 
 
-_PASSWORD = re.compile(r"://[^/\s:@]*+:([^/\s@]++)@")
+_PASSWORD = re.compile(r"://[^/\s:@]*+:([^/\s@]++)@|[Bb]earer\s++([^\s\"',;]{8,})")
 
 
 def suspects(text: str) -> set[str]:
     """Everything in a text that stands after a name of a secret, however broken the text is."""
-    found = set(_PASSWORD.findall(text))
+    found = {part for pair in _PASSWORD.findall(text) for part in pair if part}
     at = 0
     while (match := _NAMED.search(text, at)) is not None:
         name = match[1].lstrip("-")
@@ -126,7 +211,7 @@ def within(value: Any, name: str = "") -> list[tuple[str, str]]:
     if isinstance(value, str):
         head, equals, _ = value.partition("=")
         named = bool(name and by_name(name)) or bool(equals and by_name(head))
-        return [(name, value)] if value and (named or by_form(value)) else []
+        return [(name, value)] if value and (named or by_form(value, name)) else []
     if isinstance(value, Mapping):
         return [one for key, part in value.items() for one in within(part, str(key))]
     if isinstance(value, list):

@@ -11,9 +11,9 @@ from opsctl.importing.model import Imported, Launch, Report
 from opsctl.importing.pasted import pasted
 from opsctl.importing.secrets import suspects
 from opsctl.importing.shell import Scope
+from opsctl.importing.unit import directives, own, risks
 from opsctl.importing.unit import launch as unit_launch
 from opsctl.importing.unit import read as unit_read
-from opsctl.importing.unit import risks
 
 KINDS = ("auto", "command", "unit", "docker", "compose")
 _MOST = 1 << 20  # characters
@@ -43,7 +43,7 @@ def from_text(
     elif len(whole) > _MOST:
         report.refuse("is larger than any launch command or unit", value=f"{len(whole)} characters")
     else:
-        report.hidden = suspects(whole)
+        report.hidden = suspects("\n".join([whole, *asked.files.values()]))
         found = launch(texts, whole, kind_of(texts) if kind == "auto" else kind, asked, report)
     if found is None:
         found = Launch([])
@@ -60,7 +60,10 @@ def launch(
     """What the text would start; None with the reason in the report."""
     if kind == "unit":
         unit = unit_read.read(texts)
-        report.risks += risks.risks(unit)
+        if unit.release and not asked.own:
+            report.problems.append(own.told(unit))
+            return None
+        around(unit, report)
         return unit_launch.launch(unit, asked.files, asked.variables, asked.mounts, report)
     if kind == "compose":
         document = compose.document(whole)
@@ -83,6 +86,13 @@ def launch(
     scope = Scope(dict(asked.variables), cwd=asked.cwd or None)
     script.read(pasted(whole, report), scope, reading)
     return script.one(reading)
+
+
+def around(unit: unit_read.Unit, report: Report) -> None:
+    """What a unit of other hands says beside its command; of opsctl's own there is nothing."""
+    if not unit.release:
+        report.risks += risks.risks(unit)
+        directives.tell(unit, report)
 
 
 def _within(made: Launch, asked: Asked, report: Report) -> Launch | None:

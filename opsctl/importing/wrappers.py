@@ -236,10 +236,10 @@ def _shell(now: Unwrapped) -> None:
             break
     if words[:1] == ["--"]:
         words.pop(0)
+    now.wrapped.append(PurePosixPath(now.argv[0]).name)
     if not words:
         now.argv = []
         return
-    now.wrapped.append(PurePosixPath(now.argv[0]).name)
     if with_text:
         now.script, now.arguments = words[0], words[2:]
     else:

@@ -22,6 +22,12 @@ def noted(name: str, service: Service) -> list[Problem]:
     return _problems(name, service, judged.notes if judged.checked else judged.findings)
 
 
+def later(name: str, service: Service) -> list[Problem]:
+    """What starts, and then fails or answers wrongly."""
+    found = [one for one in _judged(service).notes if one.kind == rules.LATER]
+    return _problems(name, service, found)
+
+
 def _judged(service: Service) -> rules.Judged:
     facts = rules.Facts(
         service.engine.version, service.flags, service.env, {"folder": str(service.model.path)}

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from opsctl.importing.model import KINDS, Imported, Note, Risk
 from opsctl.remote.sanitise import text as harmless
+from opsctl.views.fold import Hanging
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -47,12 +48,8 @@ def report(imported: Imported) -> RenderableType:
 
 
 def _note(note: Note) -> RenderableType:
-    from rich.text import Text
-
-    return Text(f"  {harmless(note.what)}: {harmless(note.why)}")
+    return Hanging(f"  {harmless(note.what)}: {harmless(note.why)}")
 
 
 def _risk(risk: Risk) -> RenderableType:
-    from rich.text import Text
-
-    return Text(f"  {harmless(risk.setting)}: {risk.risk}. opsctl: {risk.instead}.")
+    return Hanging(f"  {harmless(risk.setting)}: {risk.risk}. opsctl: {risk.instead}.")

@@ -74,7 +74,8 @@ def again(imported: Imported) -> Imported:
     unit = f"sglang-{imported.name}.service"
     path = f"/etc/systemd/system/{unit}"
     text = release.files[unit].content.decode()
-    return from_text([(path, text)], "unit", Asked(files=files, version=entry["engine"]["version"]))
+    asked = Asked(files=files, version=entry["engine"]["version"], own=True)
+    return from_text([(path, text)], "unit", asked)
 
 
 def refusals(service: dict[str, Any]) -> Sequence[Problem]:

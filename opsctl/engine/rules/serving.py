@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from opsctl.engine.rules.rule import REFUSE, REWRITE, Theme
+from opsctl.engine.rules.rule import LATER, REFUSE, REWRITE, Theme
 from opsctl.engine.rules.view import View
 
 EARLY = Theme("Serving")
@@ -107,6 +107,32 @@ def _(v: View) -> bool:
 def _(v: View) -> Mapping[str, Any] | None:
     dumps = v["debug-tensor-dump-output-folder"] is not None
     return {"disable-cuda-graph": True, "skip-server-warmup": True} if dumps else None
+
+
+# Attributes of Python's logging, whose names the engine looks up in capitals; and what its web
+# server knows of them. Neither list is in the parser.
+_LEVELS = {"CRITICAL", "FATAL", "ERROR", "WARN", "WARNING", "INFO", "DEBUG", "NOTSET"}
+_HTTP_LEVELS = {"critical", "error", "warning", "info", "debug", "trace"}
+
+
+@EARLY.rule(
+    REFUSE, "levels-of-logging", "log-level", "log-level is no level of Python's logging",
+    "it takes critical, error, warning, info or debug for log-level, not {log-level}",
+)  # fmt: skip
+def _(v: View) -> bool:
+    level = v["log-level"]
+    return level is not None and str(level).upper() not in _LEVELS
+
+
+@EARLY.rule(
+    LATER, "levels-of-the-web-server", "log-level-http log-level",
+    "log-level-http (log-level, if unset) is no level of the web server",
+    "its web server takes critical, error, warning, info, debug or trace for log-level-http, and "
+    "takes log-level where that is unset",
+)  # fmt: skip
+def _(v: View) -> bool:
+    level = v["log-level-http"] or v["log-level"]
+    return level is not None and str(level).lower() not in _HTTP_LEVELS
 
 
 @LAST.rule(

@@ -28,11 +28,12 @@ class Assignment:
 
 @dataclass
 class Simple:
-    """One simple command. `after`: the operator that follows it ("" at the end of the text)."""
+    """One simple command. `before`, `after`: the operators around it ("" at an end of the text)."""
 
     assignments: list[Assignment] = field(default_factory=list)
     words: list[Word] = field(default_factory=list)
     redirects: list[str] = field(default_factory=list)
+    before: str = ""
     after: str = ""
     line: int = 1
 
@@ -139,5 +140,6 @@ class _Reader:
     def _end(self, operator: str) -> None:
         if self.now.words or self.now.assignments:
             self.now.after = operator
+            self.now.before = self.found[-1].after if self.found else ""
             self.found.append(self.now)
         self.now = Simple()

@@ -11,7 +11,7 @@ from opsctl.importing.files import given
 from opsctl.importing.marks import mark, plain
 from opsctl.importing.model import Launch, Report
 from opsctl.importing.shell import Scope, Simple
-from opsctl.importing.unit import envfile, words
+from opsctl.importing.unit import directives, envfile, words
 from opsctl.importing.unit.read import Unit
 
 
@@ -54,7 +54,7 @@ def _credentials(
 ) -> list[str]:
     """The secrets of one of opsctl's own units: variables into `env`; keys as arguments."""
     keys = []
-    if not unit.last("X-OpsctlRelease", section="Unit"):
+    if not unit.release:
         return []
     for line in unit.all("LoadCredential"):
         name, _, path = line.partition(":")
@@ -88,6 +88,7 @@ def _process(
     if found is not None:
         found.user = unit.last("User") or found.user or "root"
         found.name = unit.name or found.name
+        found.drain = directives.drain(unit)
         found.cwd = found.cwd or scope.cwd or (None if found.container else "/")
         if found.wrapped and not found.container:
             report.note("dropped", "a shell before the engine", "the unit starts the engine itself")
@@ -264,4 +265,5 @@ def _quadlet(
     launched = script.one(reading)
     if launched is not None:
         launched.name = unit.name or launched.name
+        launched.drain = directives.drain(unit)
     return launched

@@ -20,6 +20,14 @@ LISTS = {
     *("Environment", "EnvironmentFile", "PassEnvironment", "UnsetEnvironment", "After", "Before"),
     *("Wants", "Requires", "DeviceAllow", "Volume", "PublishPort", "AddDevice", "PodmanArgs"),
     *("ConditionPathExists", "WantedBy", "BindsTo", "LoadCredential", "Label", "Secret"),
+    *("ExecCondition", "Requisite", "PartOf", "Upholds", "Conflicts", "RequiredBy", "UpheldBy"),
+    *("Alias", "Also", "Documentation", "RequiresMountsFor", "WantsMountsFor", "OnFailure"),
+    *("OnSuccess", "SupplementaryGroups", "CPUAffinity", "SetCredential", "ReadWritePaths"),
+    *("ReadOnlyPaths", "InaccessiblePaths", "ExecPaths", "NoExecPaths", "BindPaths"),
+    *("BindReadOnlyPaths", "TemporaryFileSystem", "SystemCallFilter", "RestrictAddressFamilies"),
+    *("CapabilityBoundingSet", "AmbientCapabilities", "IPAddressAllow", "IPAddressDeny"),
+    *("SuccessExitStatus", "RestartPreventExitStatus", "RestartForceExitStatus"),
+    *("CacheDirectory", "StateDirectory", "LogsDirectory", "RuntimeDirectory"),
 }
 
 
@@ -32,6 +40,7 @@ class Unit:
     settings: dict[tuple[str, str], list[str]] = field(default_factory=dict)
     sources: list[str] = field(default_factory=list)
     ignored: list[str] = field(default_factory=list)
+    beaten: list[tuple[str, str]] = field(default_factory=list)  # (key, value) before the last
     files: dict[str, str] = field(default_factory=dict)
 
     def all(self, key: str, section: str = "Service") -> list[str]:
@@ -39,6 +48,11 @@ class Unit:
 
     def last(self, key: str, default: str = "", section: str = "Service") -> str:
         return (self.all(key, section) or [default])[-1]
+
+    @property
+    def release(self) -> str:
+        """The digest of its release, if opsctl wrote it."""
+        return self.last("X-OpsctlRelease", section="Unit")
 
     def has(self, section: str) -> bool:
         return any(one == section for one, _ in self.settings)
@@ -83,8 +97,10 @@ def _add(unit: Unit, text: str) -> None:
         key, value = assigns.groups()
         values = unit.settings.setdefault((section, key), [])
         if key not in LISTS:
+            unit.beaten += [(key, before) for before in values if before != value]
             values[:] = [value]
         elif value == "":
+            unit.beaten += [(key, before) for before in values]
             values.clear()
         else:
             values.append(value)

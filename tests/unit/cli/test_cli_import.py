@@ -140,7 +140,12 @@ def test_what_it_writes_is_what_ansible_and_render_take(tmp_path: Path) -> None:
         f"--file=/etc/opsctl/kimi/releases/{digest}/secrets/{path.name}={path}"
         for path in (tmp_path / "out").rglob("secrets/*")
     ]
-    again = run(unit, *files)
+    own = run(unit, *files)
+    assert own.exit_code == 2
+    told = " ".join(own.stderr.split())
+    assert f"opsctl's own: release {digest[:12]} of the service kimi" in told
+    assert "risk" not in own.stderr
+    again = run(unit, "--own", *files)
     assert again.exit_code == 0, again.stderr
     first, second = (
         yaml.safe_load(written.replace("!unsafe ", ""))
