@@ -10,6 +10,7 @@ import hashlib
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from opsctl.release import expectations
 from opsctl.release.model import SECRETS
 
 _MISSING = object()
@@ -85,10 +86,18 @@ def _restarting(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[str]
     yield from _compare(
         "timing ", _only(old["timing"], "drain", "cap"), _only(new["timing"], "drain", "cap")
     )
+    yield from _compare("start ", _limit(old), _limit(new))
     before, after = old.get("secrets", {}), new.get("secrets", {})
     for name in sorted(before.keys() | after.keys()):
         if before.get(name) != after.get(name):
             yield f"secret {name} {_happened(before.get(name), after.get(name))}"
+
+
+def _limit(manifest: Mapping[str, Any]) -> dict[str, Any]:
+    """Of a start that is forecast to take longer than usual: its unit's start limit spans it."""
+    start = (manifest.get("expect") or {}).get("start") or {}
+    limit = start.get("limit")
+    return {} if limit is None else {"limit": f"{limit:.0f} s"}
 
 
 def _quiet(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[str]:
@@ -97,8 +106,8 @@ def _quiet(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[str]:
     yield from _compare("memory ", old["memory"], new["memory"])
     yield from _compare("timing ", old["timing"], new["timing"])
     yield from _compare("", _only(old, "takes_over"), _only(new, "takes_over"))
-    if old["expect"] != new["expect"]:
-        yield "expectation changed"
+    if told := expectations.changed(old["expect"], new["expect"]):
+        yield told
 
 
 def _compare(prefix: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[str]:

@@ -29,7 +29,33 @@ def cache_of(name: str) -> str:
 
 
 def cap_of(service: Service) -> float:
-    """Seconds that a start may take as far as the unit is concerned: its start limit must span
-    several. A cap that comes of a forecast is no part of the unit: it moves with what is measured,
-    and must restart nothing."""
+    """Seconds that a start may take where no forecast tells: the owner's, else the usual. A cap
+    that comes of a forecast is no part of the unit: it moves with what is measured, and must
+    restart nothing."""
     return TIMING["cap"] if service.timing.cap is None else float(service.timing.cap)
+
+
+def limit_of(service: Service, expect: Mapping[str, Any] | None) -> float:
+    """Seconds that a start may take as far as the unit's start limit is concerned, which must span
+    several: else a model that loads for hours and fails is started for ever. A forecast tells it
+    only where it is beyond the usual: see `widened`."""
+    told = ((expect or {}).get("start") or {}).get("limit")
+    return cap_of(service) if told is None else float(told)
+
+
+def widened(
+    expect: Mapping[str, Any] | None, standing: Mapping[str, Any] | None
+) -> Mapping[str, Any] | None:
+    """`expect` with "start"."limit" where its cap is beyond the usual: the usual one doubled until
+    it holds the cap, and never less than in the `standing` expectation: what is in the page cache
+    moves a cap by the hour, and the unit shall not move with it."""
+    start: Mapping[str, Any] = (expect or {}).get("start") or {}
+    if expect is None or start.get("cap") is None:  # the owner's cap, or no forecast
+        return expect
+    stood = ((standing or {}).get("start") or {}).get("limit")
+    limit = max(TIMING["cap"], float(stood or 0))
+    while limit < float(start["cap"]):
+        limit *= 2
+    if limit == TIMING["cap"]:
+        return expect
+    return {**expect, "start": {**start, "limit": limit}}

@@ -16,6 +16,7 @@ from opsctl.errors import Problem, Problems, SpecError
 from opsctl.onhost import bundle as onhost_bundle
 from opsctl.release import secrets
 from opsctl.release.digest import PLACEHOLDER, digest, secret_mark
+from opsctl.release.facts import limit_of
 from opsctl.release.manifest import manifest
 from opsctl.release.model import File, Release
 from opsctl.release.unit import unit_text
@@ -44,7 +45,8 @@ def render(
         raise SpecError(problems)
 
     def unit(digest_text: str) -> str:
-        return unit_text(name, service, arguments, sorted(found), typed, digest_text)
+        limit = limit_of(service, expect)
+        return unit_text(name, service, arguments, sorted(found), typed, digest_text, limit)
 
     launcher = _launcher() if found else b""
     marks = {secret: secret_mark(name, secret, value) for secret, value in found.items()}

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from opsctl import paths
 from opsctl.errors import Problem, SpecError
 from opsctl.release import quoting
-from opsctl.release.facts import cache_of, cap_of, draft_of, root_of
+from opsctl.release.facts import cache_of, draft_of, root_of
 from opsctl.release.model import folder_of
 from opsctl.spec.models import Service
 
@@ -29,8 +29,9 @@ def unit_text(
     secret_names: Sequence[str],
     typed: Mapping[str, Any],
     digest_text: str,
+    limit: float,
 ) -> str:
-    """The unit's text from the template, every value quoted."""
+    """The unit's text from the template, every value quoted. `limit`: seconds of one start."""
     folder = folder_of(name, digest_text)
     program = f"{root_of(service)}/bin/python"
     entry = f"{folder}/launch.py" if secret_names else "-m sglang.launch_server"
@@ -42,7 +43,7 @@ def unit_text(
         digest=digest_text,
         mounts=[_quote(name, key, quoting.path, path) for key, path in mounts],
         start_limit_burst=START_LIMIT_BURST,
-        start_limit_interval=START_LIMIT_BURST * (math.ceil(cap_of(service)) + RESTART_SEC),
+        start_limit_interval=START_LIMIT_BURST * (math.ceil(limit) + RESTART_SEC),
         restart_sec=RESTART_SEC,
         timeout_stop=math.ceil(service.timing.drain) + STOP_MARGIN,
         user=_quote(name, "user", quoting.user, service.user),

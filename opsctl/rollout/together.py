@@ -16,7 +16,9 @@ from opsctl.forecast.expectation import Forecast
 from opsctl.forecast.fit import NOT
 from opsctl.forecast.host.memory import process
 from opsctl.forecast.hostside import STARTING
+from opsctl.release.facts import widened
 from opsctl.release.model import Release
+from opsctl.release.render import render
 from opsctl.rollout.model import Takeover, Wanted
 from opsctl.rollout.plan import decide
 from opsctl.spec.models import Service
@@ -26,7 +28,7 @@ Facts = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Judged:
-    """One service. `release`: rendered without an expectation, `expect`: the one to render it with.
+    """One service. `release`: its digest is final, `expect`: what it is to be rendered with.
     The rest as in Staged."""
 
     release: Release
@@ -62,8 +64,8 @@ def judge(
         found = {name: _forecast(services[name], bare[name], facts[name]) for name in services}
     processes = taken or {}
     return {
-        name: _judged(name, bare[name], facts[name], found[name], override, processes.get(name))
-        for name in found
+        name: _judged(one, bare[name], facts[name], found[name], override, processes.get(name))
+        for name, one in services.items()
     }
 
 
@@ -102,17 +104,22 @@ def others(
 
 
 def _judged(
-    name: str,
+    service: Service,
     release: Release,
     facts: Facts,
     found: Forecast,
     override: str,
     taken: Takeover | None,
 ) -> Judged:
+    name = release.service
     state: Mapping[str, Any] = facts.get("standing") or {"service": name, "state": "absent"}
+    wide, stands = found.expect, state.get("manifest") or {}
+    if stands.get("digest") != release.digest:  # a wider start limit alone restarts nothing
+        wide = widened(found.expect, stands.get("expect"))
+        release = release if wide == found.expect else render(name, service, expect=wide)
     problem, starts = unfit(found), _starts(name, state, release, taken)
     reason = override or _recorded(state, release)
-    expect = settled(found.expect, state.get("manifest"), release)
+    expect = settled(wide, state.get("manifest"), release)
     warning = ""
     if problem and reason:
         expect = {**(expect or {}), "override": reason}

@@ -85,7 +85,7 @@ def run(host: Any, unit: str, name: str) -> dict[str, Any]:
 
 def seen(host: Any, arguments: list[str], env: dict[str, str], name: str = "words") -> None:
     """All of them in one unit, and each arrives exactly."""
-    unit = unit_text(name, service(env=env), arguments, [], {}, "0" * 64)
+    unit = unit_text(name, service(env=env), arguments, [], {}, "0" * 64, 5400.0)
     found = run(host, unit, name)
     assert found["argv"] == ["-m", "sglang.launch_server", *arguments]
     assert {k: found["env"].get(k) for k in env} == env

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from opsctl.forecast.fit import FITS, NOT
+from opsctl.release.diff import restart_reasons
 from opsctl.release.render import render
+from opsctl.rollout import together
 from opsctl.rollout.together import judge, others
 from tests.unit.rollout.test_staging import CONFIG, GIB, NO_SWAP, service
 
@@ -113,6 +116,42 @@ def test_what_is_not_deployed_now_counts_as_the_host_tells_it() -> None:
     told = facts(500, neighbour("old", 2.0, runs=False))
     assert verdicts({"a": 4.0}, {"a": told}) == {"a": NOT}
     assert [one["service"] for one in others("a", told, {})] == ["old"]
+
+
+def test_a_start_that_may_take_hours_widens_its_units_start_limit(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """One that spans three starts of 5400 s never counts three that fail after 7000."""
+    cap = 7200
+
+    def longer(*asked: Any) -> Any:
+        found = real(*asked)
+        return replace(found, expect={**found.expect, "start": {"seconds": 9, "cap": cap}})
+
+    real = together._forecast
+    monkeypatch.setattr(together, "_forecast", longer)
+    one, room = service(2.0), facts(500)
+    bare = {"a": render("a", one)}
+
+    def deployed(**state: Any) -> Any:
+        told = {**room, "standing": {"service": "a", "state": "active", **state}}
+        found = judge({"a": one}, bare, {"a": told})["a"]
+        return found, render("a", one, expect=found.expect)
+
+    found, release = deployed()
+    assert release.digest == found.release.digest != bare["a"].digest
+    unit = release.files["sglang-a.service"].content.decode()
+    assert f"StartLimitIntervalSec={3 * (10800 + 30)}s" in unit
+    # deployed once more, with the model in the page cache meanwhile: nothing changes
+    stands, cap = release.manifest, 1800
+    again, same = deployed(manifest=stands)
+    assert same.digest == release.digest and again.expect == stands["expect"]
+    # a service that runs is not restarted for its limit alone
+    cap = 7200
+    left, same = deployed(manifest=bare["a"].manifest)
+    assert same.digest == bare["a"].digest and "limit" not in left.expect["start"]
+    reasons = restart_reasons(bare["a"].manifest, release.manifest)
+    assert reasons == ["start limit unset → 10800 s"]
 
 
 def test_a_reason_lets_it_pass_and_a_release_that_runs_needs_none() -> None:
