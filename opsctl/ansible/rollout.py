@@ -6,7 +6,7 @@ and come back after a lost connection; Ansible's give no output before a command
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from opsctl import rollout
@@ -78,21 +78,31 @@ class ActionModule(Action):
         return rollout.make(op, chosen, said, releases, canary=canary)
 
     def _planned(self, plan: rollout.Plan) -> dict[str, Any]:
-        for action in plan.actions:
-            self._display.display(f"{action.host} {action.service}: {action.reason}")
+        self._tell(plan.actions)
         return {
             "changed": bool(plan.changes),
             "plan": [
-                {"host": a.host, "service": a.service, "kind": a.kind, "reason": a.reason}
+                {
+                    "host": a.host,
+                    "service": a.service,
+                    "kind": a.kind,
+                    "reason": a.reason,
+                    "from_next_start": list(a.later),
+                }
                 for a in plan.actions
             ],
         }
 
-    def _done(self, hosts: Mapping[str, Any], plan: rollout.Plan) -> dict[str, Any]:
-        for action in plan.changes:
+    def _tell(self, actions: Iterable[rollout.Action]) -> None:
+        for action in actions:
             self._display.display(f"{action.host} {action.service}: {action.reason}")
         reason = str(self.args.get("reason") or f"ansible-playbook: {plan.op}")
         results = rollout.run(hosts, plan, reason=reason, observer=Teller(self._display.display))
+            if action.later:
+                self._display.display(f"  from the next start on: {'; '.join(action.later)}")
+
+    def _done(self, hosts: Mapping[str, Any], plan: rollout.Plan) -> dict[str, Any]:
+        self._tell(plan.changes)
         found: dict[str, Any] = {
             "changed": results.changed,
             "run": results.run,

@@ -87,7 +87,9 @@ def states(
     asked = [f"sglang-{name}.service" for name in names]
     asked += [locks.guard_unit(name) for name in names]
     found = manager.show_all([*asked, *(["sglang-*.service"] if everything else [])])
+    # Of a name that is only an alias, systemd tells the unit that it stands for.
     by_name = {state.name: state for state in found}
+    by_name.update({name: state.named(name) for name, state in zip(asked, found)})
     pairs = []
     for unit in sorted(name for name in by_name if _UNIT.fullmatch(name)):
         guard = locks.guard_unit(_UNIT.fullmatch(unit)[1])  # type: ignore[index]

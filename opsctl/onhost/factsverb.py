@@ -3,6 +3,7 @@ starts, what stands there now, and who else will take memory."""
 
 from __future__ import annotations
 
+import os
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -20,6 +21,7 @@ from opsctl.onhost import (
     prefill,
     process,
     unitfacts,
+    zero,
 )
 from opsctl.onhost.holding import held
 from opsctl.onhost.store import ZERO, Places, Store
@@ -70,7 +72,7 @@ def facts(
             "standing": standing,
         }
         if with_process:
-            found["process"] = _process(state, standing)
+            found["process"] = _process(store, state, standing)
         gpus, processes = cards.result()
         found["model"] = model_folder.result()
         found["draft"] = draft_folder.result() if draft_folder else None
@@ -90,7 +92,7 @@ def _back(state: UnitState, replaced: UnitState) -> Dict[str, Any]:
     return {**(own if own["bytes"] else other), "bytes": own["bytes"] + other["bytes"]}
 
 
-def _process(state: UnitState, standing: Mapping[str, Any]) -> Optional[str]:
+def _process(store: Store, state: UnitState, standing: Mapping[str, Any]) -> Optional[str]:
     """The main process of a unit of other hands, sealed; None of our own, or where none runs."""
     release = standing["release"]
     if release["running"] != ZERO or release["edited"] or state.active != "active":
@@ -98,8 +100,13 @@ def _process(state: UnitState, standing: Mapping[str, Any]) -> Optional[str]:
     told = process.of(state.main_pid) if state.main_pid else None
     if told is None:
         return None
-    stale = state.properties.get("NeedDaemonReload") == "yes"
-    return process.sealed({**told, "invocation": state.invocation, "stale_unit": stale})
+    unit = {
+        "stale": state.properties.get("NeedDaemonReload") == "yes",
+        "enabled": state.properties.get("UnitFileState", ""),
+        "link": os.readlink(str(store.unit_path)) if store.unit_path.is_symlink() else "",
+        "staying": zero.staying(store, state),
+    }
+    return process.sealed({**told, "invocation": state.invocation, "unit": unit})
 
 
 def _states(

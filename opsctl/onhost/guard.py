@@ -82,9 +82,7 @@ class Guard:
         store, standing = self.world.store, self._standing()
         try:
             asked = store.manifest(str(self.document.get("target") or ZERO)) or {}
-            of_other_hands = zero.keep(
-                store, self.world.systemd, self.run, self._note, str(asked.get("takes_over") or "")
-            )
+            of_other_hands = zero.keep(store, self.world.systemd, self.run, self._note, asked)
             standing = self._standing()
             target = swap.target_of(
                 self.document["op"],

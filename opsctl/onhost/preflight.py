@@ -80,12 +80,10 @@ class Outside:
             if inode:
                 pid = _owner(inode)
                 group = _text(f"/proc/{pid}/cgroup") if pid else ""
-                if any(f"/{unit}" in group for unit in but if unit):
+                users_own = "/user@" in group  # a user's own systemd may have units of our names
+                if any(f"/{unit}" in group for unit in but if unit and not users_own):
                     return ""
-                comm = _text(f"/proc/{pid}/comm").strip() if pid else ""
-                unit = group.strip().rsplit("/", 1)[-1]
-                of = f" of {unit}" if unit.endswith(".service") else ""
-                return f"PID {pid} ({comm}){of}" if pid else "another process"
+                return _holder(int(pid)) if pid else "another process"
         return ""
 
 
@@ -102,6 +100,12 @@ def listening_inode(table: str, port: int) -> str:
         part = line.split()
         # 0A is LISTEN; local address as HEX:PORT
         if len(part) > 9 and part[3] == "0A" and int(part[1].rsplit(":", 1)[1], 16) == port:
+def _holder(pid: int) -> str:
+    from opsctl.onhost import owners, running
+
+    return owners.told(pid, running.is_server(_text(f"/proc/{pid}/cmdline").split("\0")[:-1]))
+
+
             return part[9]
     return ""
 

@@ -114,7 +114,7 @@ def engine(top: Path, programs: List[str], environ: Mapping[str, str]) -> Dict[s
     for root in dict.fromkeys([*roots, *last]):
         for folder in _PACKAGES:
             for kind in ("site-packages", "dist-packages"):
-                found = _metadata(top, f"{root.strip('/')}/{folder}/{kind}")
+                found = _metadata(top, f"{root}/{folder}/{kind}".lstrip("/"))
                 if found is not None:
                     return {"root": root, "version": found[0], "installed": found[1]}
     return {"root": None, "version": None, "installed": None}

@@ -11,22 +11,18 @@ import json
 import os
 import re
 from pathlib import Path
-from typing import Any, Dict, Iterable, List, Optional, Sequence, Tuple
+from typing import Any, Dict, Iterable, List, Optional, Sequence
 
-from opsctl.onhost import gpus, hostfacts, process, systemd, unitfacts
+from opsctl.onhost import gpus, hostfacts, owners, process, systemd, unitfacts
 from opsctl.onhost.store import Refused
 from opsctl.onhost.systemd import Systemd
 
 _MODULES = ("sglang.launch_server", "sglang.srt.entrypoints.http_server")
-_PYTHON = re.compile(r"(python|pypy)[0-9.]*")
-_CONTAINER = re.compile(
-    r"(?:(docker|libpod|cri-containerd|crio|nerdctl)-|/(docker|libpod)/|/)([0-9a-f]{64})(?:\.scope)?(?:/|$)"
-)
+_OURS = re.compile(r"/etc/opsctl/.*/launch\.py")
 _FILES = re.compile(r"(/.*?) \(ignore_errors=(?:yes|no)\)")
 _UNIT_SETTINGS = ("User", "Group", "Restart", "Type", "StandardOutput", "EnvironmentFiles")
 _LARGEST = 1 << 20  # bytes of one file
 _INSPECT = 20.0  # seconds
-TOOLS = {"docker": "docker", "libpod": "podman", "nerdctl": "nerdctl"}
 
 
 def running(manager: Systemd, unit: str = "", pid: int = 0, container: str = "") -> Dict[str, Any]:
@@ -72,38 +68,33 @@ def _cmdline(pid: int) -> List[str]:
 
 
 def is_server(argv: Sequence[str]) -> bool:
-    """Whether a command line is SGLang's server, run by Python."""
-    if not argv or not _PYTHON.fullmatch(os.path.basename(argv[0])):
+    """Whether a command line is SGLang's server, run by Python: by the module or the script that
+    Python itself would run. What follows a script is the script's own."""
+    if not argv or not owners.PYTHON.fullmatch(os.path.basename(argv[0])):
         return False
-    for at, word in enumerate(argv[1:8], 1):
-        following = argv[at + 1] if at + 1 < len(argv) else ""
-        if word == "-m":
-            return following in _MODULES or (
-                following.startswith("sglang") and "serve" in argv[at:]
+    at = 1
+    while at < len(argv) and argv[at].startswith("-") and argv[at] != "-":
+        word = argv[at]
+        if word.startswith("-m"):
+            module = word[2:] or "".join(argv[at + 1 : at + 2])
+            return module in _MODULES or (
+                module.split(".")[0] == "sglang" and "serve" in argv[at + 1 : at + 3]
             )
-        if word[:2] == "-m" and word[2:] in _MODULES:
-            return True
-        name = os.path.basename(word)
-        if name == "sglang" and following == "serve":
-            return True
-        if name == "launch_server.py" or re.fullmatch(r"/etc/opsctl/.*/launch\.py", word):
-            return True
-    return False
+        at += 2 if word in owners.WITH_VALUE else 1
+    name = os.path.basename(argv[at]) if at < len(argv) else ""
+    if name == "sglang":
+        return "".join(argv[at + 1 : at + 2]) == "serve"
+    return name == "launch_server.py" or bool(_OURS.fullmatch("".join(argv[at : at + 1])))
 
 
 def _descends(pid: int, found: "set[int]") -> bool:
     seen = set()
     while pid > 1 and pid not in seen:
         seen.add(pid)
-        pid = _parent(pid)
+        pid = owners.parent(pid)
         if pid in found:
             return True
     return False
-
-
-def _parent(pid: int) -> int:
-    match = re.search(r"^PPid:\s*(\d+)", hostfacts.read(f"/proc/{pid}/status"), re.MULTILINE)
-    return int(match[1]) if match else 0
 
 
 def _entry(manager: Systemd, pid: int) -> Optional[Dict[str, Any]]:
@@ -111,11 +102,16 @@ def _entry(manager: Systemd, pid: int) -> Optional[Dict[str, Any]]:
     told = process.of(pid)
     if told is None:
         return None
-    kind, name, runtime = owner(told["cgroup"])
+    kind, name, runtime = owners.owner(told["cgroup"])
+    main = _main(manager, name) if kind == "unit" else ""
+    if main:
+        kind = "process"
+    by, stop = owners.keeper(pid) if kind == "process" else ("", "")
     entry: Dict[str, Any] = {
         "kind": kind,
         "name": name,
-        "by": _started_by(pid) if kind == "process" else "",
+        "by": main or by,
+        "stop": stop,
         "process": process.sealed(told),
         **_summary(told),
         "unit": None,
@@ -126,6 +122,16 @@ def _entry(manager: Systemd, pid: int) -> Optional[Dict[str, Any]]:
     elif kind == "container":
         entry["container"] = _container(runtime, name)
     return entry
+
+
+def _main(manager: Systemd, unit: str) -> str:
+    """The main process of a unit that is not the engine's alone (a supervisor, cron, sshd); "" if
+    it is: then the unit may be stopped with its engine."""
+    pid = manager.show(unit).main_pid
+    told = process.of(pid) if pid else None
+    if told is None or is_server(told["argv"]) or owners.is_wrapper(told["exe"], told["argv"]):
+        return ""
+    return f"{hostfacts.read(f'/proc/{pid}/comm').strip()} of {unit}"
 
 
 def _summary(told: Dict[str, Any]) -> Dict[str, Any]:
@@ -152,46 +158,39 @@ def _option(argv: Sequence[str], *names: str) -> str:
     return found
 
 
-def owner(cgroup: str) -> Tuple[str, str, str]:
-    """(kind, name, runtime) of a control group: a unit of the system, a container, or a process
-    that nobody looks after (a login's session, a user's own units)."""
-    container = _CONTAINER.search(cgroup)
-    if container:
-        return "container", container[3], container[1] or container[2] or ""
-    last = [part for part in cgroup.split("/") if part.endswith(".service")]
-    if last and "user@" not in cgroup and "/user.slice/" not in cgroup:
-        return "unit", last[-1], ""
-    return "process", cgroup.rsplit("/", 1)[-1], ""
-
-
-def _started_by(pid: int) -> str:
-    """What keeps a process alive that no unit looks after: its forefathers tell."""
-    names: List[str] = []
-    while pid > 1 and len(names) < 20:
-        pid = _parent(pid)
-        names.append(hostfacts.parse_status(hostfacts.read(f"/proc/{pid}/status"))["name"])
-    for word in ("screen", "tmux", "supervisord", "pm2", "sshd", "cron"):
-        if any(name.lower().startswith(word) for name in names):
-            return word
-    return "nohup or the like" if names[:1] in (["systemd"], []) else names[0]
-
-
 # -- units ----------------------------------------------------------------------------------------
 
 
 def of_unit(manager: Systemd, name: str) -> Dict[str, Any]:
     """The unit with its engine: its main process, or, behind a shell, a descendant of it."""
     state = manager.show(name)
-    if state.load != "loaded":
-        raise Refused(f"there is no unit {name} on this host", hint="systemctl list-units")
+    if state.alias_of:
+        return of_unit(manager, state.alias_of)
+    engines = servers()
+    if state.load not in ("loaded", "masked") and not state.up:
+        raise _unknown(name, engines)
     inside = hostfacts.cgroup_pids(state.cgroup)
-    engines = [pid for pid in servers() if pid in inside]
+    engines = [pid for pid in engines if pid in inside]
     entry = _entry(manager, engines[0]) if engines else None
     if entry is None:
-        entry = {"kind": "unit", "name": name, "by": "", "process": None, "container": None}
+        entry = {"by": "", "stop": "", "process": None, "container": None}
         main = process.of(state.main_pid) if state.main_pid else None
         entry["main"] = os.path.basename(main["argv"][0]) if main and main["argv"] else ""
     return {**entry, "kind": "unit", "name": name, "unit": _unit(manager, name)}
+
+
+def _unknown(name: str, engines: Sequence[int]) -> Refused:
+    """Users' own units bear names, too, and `systemctl` alone does not show them."""
+    for pid in engines:
+        user, unit = owners.user_unit(hostfacts.read(f"/proc/{pid}/cgroup"))
+        if unit == name:
+            return Refused(
+                f"{name} is a unit of {user}'s own systemd (systemctl --user), and none of the "
+                "system's: it cannot be taken over as it runs",
+                hint=f"--pid {pid} describes what it runs; before the deployment, as {user}: "
+                f"systemctl --user disable --now {name}",
+            )
+    return Refused(f"there is no unit {name} on this host", hint="systemctl list-units")
 
 
 def _unit(manager: Systemd, name: str) -> Dict[str, Any]:
@@ -254,7 +253,8 @@ def _changed(path: str) -> float:
 def _container(runtime: str, name: str) -> Dict[str, Any]:
     """What its own tool tells; `sealed` is None if that is not here or does not answer."""
     found: Dict[str, Any] = {"id": name, "name": "", "runtime": runtime, "why": "", "sealed": None}
-    tools = [TOOLS[runtime]] if runtime in TOOLS else ["docker", "podman"] if not runtime else []
+    known = [owners.TOOLS[runtime]] if runtime in owners.TOOLS else []
+    tools = known if runtime else ["docker", "podman"]
     for tool in tools:
         try:
             code, out, err = systemd.call([tool, "inspect", name], _INSPECT)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import subprocess
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Dict, List, Mapping, Optional, Sequence, Tuple
 
@@ -40,7 +40,12 @@ class UnitState:
     restarts: int = 0
     job: bool = False
     cgroup: str = ""
+    alias_of: str = ""  # the unit that this name is only another name of
     properties: Mapping[str, str] = field(default_factory=dict)
+
+    def named(self, asked: str) -> "UnitState":
+        """As the answer for `asked`: under that name, even if it is only an alias of the unit."""
+        return self if self.name == asked else replace(self, name=asked, alias_of=self.name)
 
     @property
     def up(self) -> bool:
@@ -131,7 +136,7 @@ class Systemd:
 
     def show(self, unit: str) -> UnitState:
         states = self.show_all([unit])
-        return states[0] if states else UnitState(name=unit)
+        return states[0].named(unit) if states else UnitState(name=unit)
 
     def show_all(self, units: Sequence[str]) -> List[UnitState]:
         """Names and patterns; a pattern finds only what is loaded."""

@@ -2,24 +2,46 @@
 
 from __future__ import annotations
 
+import os
 import re
 from pathlib import Path
-from typing import Any, Callable, Dict, List, Optional, Tuple
+from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple
 
 from opsctl.onhost import files
 from opsctl.onhost.store import ZERO, Refused, Store
 from opsctl.onhost.systemd import Systemd, UnitState
 
+_COMMAND = re.compile(rb"^[ \t]*ExecStart[ \t]*=[ \t]*\S", re.M)
+LONGEST_SOAK = 10.0  # seconds; it had served before
 _OF_THE_NAME = re.compile(r"%[inNpjJ]")  # specifiers of systemd.unit(5)
+
+
+def _demand_free(unit: str, state: UnitState) -> None:
+    """Raises Refused if no unit of ours may stand there: somebody masked it, and does not want it
+    to start (one that runs may not have been reloaded since); or the name is only a link to
+    another unit, which would run on beside ours."""
+    if state.alias_of:
+        raise Refused(
+            f"{unit} is only another name of {state.alias_of}",
+            hint=f"take the name away: rm /etc/systemd/system/{unit}; systemctl daemon-reload; "
+            f"and write takes_over: {state.alias_of} into the description",
+        )
+    if state.load == "masked" or state.properties.get("UnitFileState") == "masked":
+        raise Refused(f"{unit} is masked", hint=f"systemctl unmask {unit}")
 
 
 def standing_unit(store: Store, state: UnitState) -> Optional[bytes]:
     """The unit of other hands: in our place, or wherever systemd has found it (a package).
 
-    Raises Refused if the unit is masked: then somebody does not want it to run.
+    Raises Refused: see `_demand_free`.
     """
-    if state.load == "masked":
-        raise Refused(f"{store.unit} is masked", hint=f"systemctl unmask {store.unit}")
+    _demand_free(store.unit, state)
+    for path in staying(store, state):
+        if _COMMAND.search(files.read(Path(path)) or b""):
+            raise Refused(
+                f"{path} sets ExecStart=, and would decide what {store.unit} starts",
+                hint="take it away, or write its command into the unit itself; then plan again",
+            )
     content = files.read(store.unit_path)
     fragment = state.properties.get("FragmentPath", "")
     if content is None and fragment and not fragment.startswith("/run/"):
@@ -32,23 +54,26 @@ def keep(
     systemd: Systemd,
     run: str,
     note: Callable[[str, List[str]], None],
-    takes_over: str = "",
+    asked: Mapping[str, Any],
 ) -> bool:
     """What stands there and is not ours is kept before anything else is done. Answers whether a
     unit of other hands stands there; one of ours that was edited is copied to the run's folder.
-    `takes_over`: a unit of another name, whose text is kept if nothing stands in our place."""
+    `asked`: the manifest of the release that comes. If nothing stands in our place, the text of
+    the unit that it `takes_over` is kept."""
     standing = store.standing()
     if standing not in ("", "foreign"):
         return standing == ZERO
     state = systemd.show(store.unit)
     content = standing_unit(store, state)
+    soak = min(LONGEST_SOAK, float((asked.get("gates") or {}).get("soak", LONGEST_SOAK)))
     if content is None:
-        return bool(takes_over) and _keep_other(store, systemd, takes_over)
+        other = str(asked.get("takes_over") or "")
+        return bool(other) and _keep_other(store, systemd, other, soak)
     if store.marked(content):
         files.write(store.run(run) / "unit.before", content, 0o600)
         note("the unit was edited by hand; a copy is kept in the run's folder", [])
         return False
-    store.save_zero(content, manifest(store, content, state))
+    store.save_zero(content, manifest(store, content, state, soak))
     return True
 
 
@@ -64,7 +89,7 @@ def refusal(store: Store, systemd: Systemd, takes_over: str = "") -> List[str]:
     return []
 
 
-def _keep_other(store: Store, systemd: Systemd, other: str) -> bool:
+def _keep_other(store: Store, systemd: Systemd, other: str, soak: float) -> bool:
     """Its text becomes release 0 under the service's own name, so that all that looks after a
     service looks after it too, should it come back."""
     state = systemd.show(other)
@@ -72,7 +97,8 @@ def _keep_other(store: Store, systemd: Systemd, other: str) -> bool:
     if found is None:
         return False
     content, dropins = found
-    store.save_zero(content, {**manifest(store, content, state), "moved_from": other}, dropins)
+    told = manifest(store, content, state, soak)
+    store.save_zero(content, {**told, "moved_from": other}, dropins)
     return True
 
 
@@ -82,8 +108,12 @@ def _other(
     """Text and drop-ins of a unit of another name; None where there is nothing to keep. Raises
     Refused if the text means another thing under another name."""
     state = known or systemd.show(other)
-    if state.load == "masked":
-        raise Refused(f"{other} is masked", hint=f"systemctl unmask {other}")
+    if state.alias_of:
+        raise Refused(
+            f"{other} is only another name of {state.alias_of}",
+            hint=f"write takes_over: {state.alias_of}",
+        )
+    _demand_free(other, state)
     fragment = state.properties.get("FragmentPath", "")
     content = files.read(Path(fragment)) if fragment and not fragment.startswith("/run/") else None
     if content is None and state.up:
@@ -101,6 +131,17 @@ def _other(
     return content, dropins
 
 
+def staying(store: Store, state: UnitState) -> List[str]:
+    """Drop-ins of the unit that no deployment sets aside, since they are in other folders than
+    ours (a package's, `systemctl set-property`): they change our unit as they did the old one."""
+    ours = str(store.dropin_folder)
+    return [
+        path
+        for path in state.dropins
+        if f"/{store.unit}.d/" in path and os.path.dirname(path) != ours
+    ]
+
+
 def moved_from(store: Store) -> str:
     """The unit of another name that release 0 was kept from; "" if it had the service's own."""
     return str((store.manifest(ZERO) or {}).get("moved_from") or "")
@@ -116,9 +157,9 @@ def retire(store: Store, systemd: Systemd) -> None:
         systemd.reset_failed(other)  # engines of 0.5.9 kill themselves at the end of their drain
 
 
-def manifest(store: Store, content: bytes, state: UnitState) -> Dict[str, Any]:
+def manifest(store: Store, content: bytes, state: UnitState, soak: float) -> Dict[str, Any]:
     """What is needed to put it back. Its gates are `unit`, and `health` if the unit tells where it
-    listens: nothing else is known of it."""
+    listens: nothing else is known of it. `soak`: seconds, as the release that comes has it."""
     return {
         "schema_version": 1,
         "service": store.service,
@@ -129,7 +170,7 @@ def manifest(store: Store, content: bytes, state: UnitState) -> Dict[str, Any]:
         "was_enabled": state.properties.get("UnitFileState", "").startswith("enabled"),
         "ranks": [],
         "expect": None,
-        "gates": {"generation": False, "reasoning": False, "tools": False, "soak": 10.0},
+        "gates": {"generation": False, "reasoning": False, "tools": False, "soak": soak},
         "memory": {},
     }
 
@@ -142,7 +183,9 @@ def address(unit: str) -> Optional[Dict[str, Any]]:
     if "sglang" not in unit:
         return None
     host = re.findall(r"--host[= \\\n]+([^\s\\\"']+)", unit)
-    port = re.findall(r"--port[= \\\n]+(\d+)", unit)
+    port = re.findall(r"--port[= \\\n]+([^\s\\\"']+)", unit)
     if not port and "launch_server" not in unit:
         return None
+    if not all(number.isdigit() for number in port) or any("$" in name for name in host):
+        return None  # a variable's: what a wrong port answers must not judge a restore
     return {"host": host[-1] if host else "127.0.0.1", "port": int(port[-1]) if port else 30000}

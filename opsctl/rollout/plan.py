@@ -144,7 +144,8 @@ def _swap(host: str, name: str, state: State, wanted: Wanted | None) -> Action:
         words = f"no restart: {SAME}"
         return replace(action("takeover", words), process=taken.invocation, later=taken.later)
     if running != digest:
-        return action("swap", _why(state, running, wanted))
+        later = taken.later if taken is not None else ()
+        return replace(action("swap", _why(state, running, wanted)), later=later)
     if state.get("state") != "active":
         return action("swap", f"start: the unit is {state.get('state', 'absent')}")
     if confirmed != digest:

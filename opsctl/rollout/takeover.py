@@ -33,7 +33,7 @@ def compare(process: Mapping[str, Any] | None, release: Release) -> Takeover | N
     if not process:
         return None
     differs = tuple(_differs(process, release))
-    later = tuple(_later(process, release.manifest)) if not differs else ()
+    later = tuple(_later(process, release.manifest))
     return Takeover(str(process.get("invocation") or ""), differs, later)
 
 
@@ -174,8 +174,19 @@ def _later(process: Mapping[str, Any], manifest: Mapping[str, Any]) -> Iterator[
         yield f"HOME {environ.get('HOME') or 'unset'} → {home}: kernels are compiled anew there"
     if manifest.get("secrets"):
         yield "secrets leave the command line and the unit"
-    if process.get("stale_unit"):
+    yield from _of_the_unit(process.get("unit") or {})
+
+
+def _of_the_unit(unit: Mapping[str, Any]) -> Iterator[str]:
+    enabled = str(unit.get("enabled") or "enabled")
+    if not enabled.startswith("enabled"):
+        yield f"it starts at boot, which the old unit did not ({enabled})"
+    if unit.get("stale"):
         yield "the old unit was edited after this start: release 0 is the edited text"
+    if unit.get("link"):
+        yield f"the old unit is a link to {unit['link']}: release 0 is its text, not the link"
+    if staying := unit.get("staying"):
+        yield f"drop-ins that stay and change the new unit, too: {', '.join(staying)}"
 
 
 def _limit(value: int) -> str:

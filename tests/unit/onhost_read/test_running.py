@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from opsctl.onhost import process, running
+from opsctl.onhost import owners, process, running
 
 ID = "3f" * 32
 
@@ -29,6 +29,10 @@ ID = "3f" * 32
         ("docker run --gpus all lmsysorg/sglang python3 -m sglang.launch_server", False),
         ("python3 -m vllm.entrypoints.openai.api_server", False),
         ("sglang::scheduler_TP0", False),
+        ("/usr/bin/python3 -X dev launch_server.py --tp 8", True),
+        ("/usr/bin/python3 -m sglang serve --model-path m", True),
+        ("/usr/bin/python3 /usr/bin/supervisord -c x python -m sglang.launch_server", False),
+        ("python3 -m torch.distributed.run -m sglang.launch_server", False),
         ("", False),
     ],
 )
@@ -54,7 +58,41 @@ def test_what_is_an_engine(command: str, wanted: bool) -> None:
     ],
 )  # fmt: skip
 def test_whose_a_control_group_is(cgroup: str, wanted: tuple[str, str, str]) -> None:
-    assert running.owner(cgroup) == wanted
+    assert owners.owner(cgroup) == wanted
+
+
+@pytest.mark.parametrize(
+    ("cgroup", "wanted"),
+    [
+        ("0::/user.slice/user-4242.slice/user@4242.service/app.slice/kimi.service\n",
+         ("user 4242", "kimi.service")),
+        ("0::/user.slice/user-4242.slice/user@4242.service/init.scope\n", ("", "")),
+        ("0::/system.slice/kimi.service\n", ("", "")),
+    ],
+)  # fmt: skip
+def test_a_unit_of_a_users_own_systemd(cgroup: str, wanted: tuple[str, str]) -> None:
+    assert owners.user_unit(cgroup) == wanted
+
+
+@pytest.mark.parametrize(
+    ("exe", "command", "wanted"),
+    [
+        ("/usr/bin/bash", "/bin/bash /opt/llm/start.sh", True),
+        ("/usr/bin/numactl", "numactl -N 0 python -m sglang.launch_server", True),
+        ("/usr/bin/python3.11", "/usr/bin/python3 -u /opt/llm/start.py", True),
+        ("/usr/bin/python3.11", "/usr/bin/python3 /usr/bin/supervisord -n -c /etc/s.conf", False),
+        ("/usr/sbin/cron", "/usr/sbin/cron -f", False),
+        ("/usr/sbin/sshd", "sshd: /usr/sbin/sshd -D", False),
+        ("/usr/bin/node", "PM2 v5.3.0: God Daemon", False),
+        ("/usr/bin/dockerd", "/usr/bin/dockerd -H fd://", False),
+        ("", "", False),
+    ],
+)
+def test_which_main_processes_are_there_for_the_engine_alone(
+    exe: str, command: str, wanted: bool
+) -> None:
+    """The others' units would be stopped and disabled with all that they keep."""
+    assert owners.is_wrapper(exe, command.split()) is wanted
 
 
 @pytest.mark.parametrize(
@@ -77,6 +115,7 @@ def test_by_which_path_a_program_was_found(argv0: str, wanted: list[str]) -> Non
         ("usr/local/lib/python3.12/dist-packages", ["/usr/bin/python3"], "/usr"),
         ("usr/lib/python3/dist-packages", ["/usr/bin/python3"], "/usr"),
         ("opt/w/lib/python3.12/site-packages", ["/opt/v/bin/python"], None),
+        ("usr/lib/python3/dist-packages", ["/bin/bash"], "/usr"),  # a unit's shell, merged /usr
     ],
 )
 def test_the_version_is_read_and_nothing_is_run(

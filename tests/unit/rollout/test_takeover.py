@@ -151,6 +151,26 @@ def test_each_difference_is_named_and_no_secret_is_told(
     assert KEY not in repr(found)
 
 
+def test_what_of_the_old_unit_a_start_would_change() -> None:
+    unit = {
+        "stale": True,
+        "enabled": "disabled",
+        "link": "/opt/ops/kimi.service",
+        "staying": ["/etc/systemd/system.control/sglang-kimi.service.d/50-MemoryMax.conf"],
+    }
+    found = compare(process(unit=unit), release())
+    assert found is not None and found.differs == ()
+    assert found.later[-4:] == (
+        "it starts at boot, which the old unit did not (disabled)",
+        "the old unit was edited after this start: release 0 is the edited text",
+        "the old unit is a link to /opt/ops/kimi.service: release 0 is its text, not the link",
+        "drop-ins that stay and change the new unit, too: "
+        "/etc/systemd/system.control/sglang-kimi.service.d/50-MemoryMax.conf",
+    )
+    restarted = compare(process(unit=unit), release(port=30001))
+    assert restarted is not None and restarted.later == found.later
+
+
 def test_arguments_that_this_version_does_not_take_are_told() -> None:
     (reason,) = differs(process([*ARGV, "--no-such-flag", "1"]))
     assert reason.startswith("the process has arguments that SGLang 0.5.9 does not take")
