@@ -96,13 +96,13 @@ class ActionModule(Action):
     def _tell(self, actions: Iterable[rollout.Action]) -> None:
         for action in actions:
             self._display.display(f"{action.host} {action.service}: {action.reason}")
-        reason = str(self.args.get("reason") or f"ansible-playbook: {plan.op}")
-        results = rollout.run(hosts, plan, reason=reason, observer=Teller(self._display.display))
             if action.later:
                 self._display.display(f"  from the next start on: {'; '.join(action.later)}")
 
     def _done(self, hosts: Mapping[str, Any], plan: rollout.Plan) -> dict[str, Any]:
         self._tell(plan.changes)
+        reason = str(self.args.get("reason") or f"ansible-playbook: {plan.op}")
+        results = rollout.run(hosts, plan, reason=reason, observer=Teller(self._display.display))
         found: dict[str, Any] = {
             "changed": results.changed,
             "run": results.run,

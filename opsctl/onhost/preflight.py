@@ -94,18 +94,18 @@ def _text(path: str) -> str:
         return ""
 
 
-def listening_inode(table: str, port: int) -> str:
-    """Inode of the socket that listens on `port`, from the text of /proc/net/tcp; "" if none."""
-    for line in table.splitlines()[1:]:
-        part = line.split()
-        # 0A is LISTEN; local address as HEX:PORT
-        if len(part) > 9 and part[3] == "0A" and int(part[1].rsplit(":", 1)[1], 16) == port:
 def _holder(pid: int) -> str:
     from opsctl.onhost import owners, running
 
     return owners.told(pid, running.is_server(_text(f"/proc/{pid}/cmdline").split("\0")[:-1]))
 
 
+def listening_inode(table: str, port: int) -> str:
+    """Inode of the socket that listens on `port`, from the text of /proc/net/tcp; "" if none."""
+    for line in table.splitlines()[1:]:
+        part = line.split()
+        # 0A is LISTEN; local address as HEX:PORT
+        if len(part) > 9 and part[3] == "0A" and int(part[1].rsplit(":", 1)[1], 16) == port:
             return part[9]
     return ""
 
