@@ -19,7 +19,7 @@ def lines(advisories: Iterable[Advisory], mark: str = "") -> Iterator[tuple[str,
         sign, style = _MARKS[one.severity]
         doubt = "" if one.certain else " (if it applies: a fact is missing that decides)"
         yield f"{sign} {one.severity} {one.id}{told}: {harmless(one.text)}{doubt}", style
-        yield f"  {harmless(one.advice)}", ""
+        yield f"  → {harmless(one.advice)}", ""
 
 
 def entries(advisories: Iterable[Advisory]) -> list[dict[str, Any]]:

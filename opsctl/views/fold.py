@@ -4,6 +4,7 @@ broken. A terminal of 80 columns is the measure; off a terminal, without COLUMNS
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
@@ -14,13 +15,15 @@ if TYPE_CHECKING:
 GAP = 2  # blanks between two columns
 HANG = 2  # blanks by which the rest of a paragraph stands deeper than its beginning
 NARROWEST = 20
+_COLUMN = re.compile(r"(?<=  )\S(?!.*  \S)")  # the first letter after the last wide gap
 
 Style = Callable[[str], str]
 
 
 class Hanging:
     """A paragraph whose further lines stand deeper than its first one, so that the next paragraph
-    can be told from them. What it begins with in blanks stays."""
+    can be told from them. What it begins with in blanks stays; text in columns (two blanks or more
+    apart) goes on below its last column."""
 
     def __init__(self, text: str, style: str = "") -> None:
         self.text, self.style = text, style
@@ -34,9 +37,24 @@ class Hanging:
         if body.cell_len <= room:
             yield Text(self.text, self.style)
             return
-        for n, line in enumerate(body.wrap(console, max(NARROWEST, room - HANG))):
+        apart = _COLUMN.search(body.plain)
+        hang = apart.start() if apart and apart.start() <= room - NARROWEST else HANG
+        if hang != HANG:
+            yield from self._in_columns(console, body, lead, hang, room)
+            return
+        for n, line in enumerate(body.wrap(console, max(NARROWEST, room - hang))):
             line.rstrip()
-            yield Text(" " * (lead + (HANG if n else 0))).append(line)
+            yield Text(" " * (lead + (hang if n else 0))).append(line)
+
+    def _in_columns(
+        self, console: Console, body: Text, lead: int, hang: int, room: int
+    ) -> Iterator[Text]:
+        from rich.text import Text
+
+        before, last = body.divide([hang])
+        for n, line in enumerate(last.wrap(console, room - hang)):
+            line.rstrip()
+            yield Text(" " * lead).append(before if not n else " " * hang).append(line)
 
 
 class Listing:

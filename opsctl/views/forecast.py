@@ -16,6 +16,7 @@ from opsctl.forecast.values import Device, Figure, HostPool
 from opsctl.onhost.expect import left
 from opsctl.remote.sanitise import text as harmless
 from opsctl.views.figures import NONE, count, gb, gib, span
+from opsctl.views.fold import Hanging
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -29,21 +30,20 @@ Row = tuple[str, str, str]  # what, the figure, where it comes from
 
 def drawing(told: Told) -> RenderableType:
     from rich.console import Group
-    from rich.text import Text
 
     who = f"{told.host} {told.service}".strip()
     parts: list[RenderableType] = []
     if told.outlook is None:
         what = told.verdict if told.unfit else "not forecast"
-        parts.append(Text(f"{who}: {what}: {harmless(told.refused)}", "bold red"))
+        parts.append(Hanging(f"{who}: {what}: {harmless(told.refused)}", "bold red"))
         parts += _advisories(told.advisories)
         parts += [_hanging("note:", note, "dim") for note in told.notes]
     else:
         parts += _told(who, told.outlook)
     if told.solved is not None:
-        parts += ["", *(Text(line) for line in solution(told.solved))]
+        parts += ["", *(Hanging(line) for line in solution(told.solved))]
     if told.unsolved:
-        parts += ["", Text(f"no largest value: {harmless(told.unsolved)}", "bold yellow")]
+        parts += ["", Hanging(f"no largest value: {harmless(told.unsolved)}", "bold yellow")]
     if told.compared:
         parts += ["", comparison(told.compared)]
         parts += [_hanging(label, line, "dim") for label, line in remarks(told.compared)]
@@ -53,10 +53,8 @@ def drawing(told: Told) -> RenderableType:
 
 
 def _told(who: str, said: Outlook) -> Iterator[RenderableType]:
-    from rich.text import Text
-
     style = STYLE.get(said.verdict, "bold")
-    yield Text(f"{who}: {headline(said)}", style)
+    yield Hanging(f"{who}: {headline(said)}", style)
     yield from (_hanging(" ", why, style) for why in said.result.fit.reasons)
     yield _hanging("model ", model(said), "")
     yield _figures(said)
@@ -221,22 +219,17 @@ def _payoff(said: Outlook) -> Iterator[Row]:
 
 
 def _advisories(found: Sequence[Advisory]) -> Iterator[RenderableType]:
-    from rich.padding import Padding
-    from rich.text import Text
-
     for one in found:
         doubt = "" if one.certain else " (if it applies here)"
-        yield Text(f"{one.severity} {one.id}: {one.text}{doubt}", SEVERITY[one.severity])
+        yield Hanging(f"{one.severity} {one.id}: {one.text}{doubt}", SEVERITY[one.severity])
         if one.severity != "info":
-            yield Padding(Text(one.advice, "dim"), (0, 0, 0, 2))
+            yield Hanging(f"  → {one.advice}", "dim")
 
 
 def _step(line: str) -> RenderableType:
-    from rich.text import Text
-
     if line.startswith("# "):
-        return Text(harmless(line[2:]), "bold")
-    return Text(f"  {harmless(line)}")
+        return Hanging(harmless(line[2:]), "bold")
+    return Hanging(f"  {harmless(line)}")
 
 
 # -- wishes ---------------------------------------------------------------------------------------

@@ -37,12 +37,11 @@ Said = Mapping[str, Sequence[Told] | OpsctlError]
 
 def drawing(said: Said) -> RenderableType:
     from rich.console import Group
-    from rich.text import Text
 
     parts: list[RenderableType] = []
     for host, found in said.items():
         if isinstance(found, OpsctlError):
-            parts.append(Text(f"{host}: {found.message}", "red"))
+            parts.append(Hanging(f"{host}: {found.message}", "red"))
             continue
         for one, why in found:
             parts.append(Hanging(headline(host, one), "bold red" if one.differs else "bold"))

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from opsctl.remote.sanitise import text as harmless
+from opsctl.views.fold import Hanging
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -44,25 +45,24 @@ def drawing(steps: Sequence[Step], total: Figure | None = None) -> RenderableTyp
     """`total`: seconds of all of it. What is the same on several hosts is shown once: fifty hosts
     with one change are read as one change."""
     from rich.console import Group
-    from rich.text import Text
 
     parts: list[RenderableType] = []
     told: dict[tuple[str, Any], str] = {}
     for step in steps:
         style = "bold red" if step.blocked else "bold" if step.action else "dim"
-        parts.append(Text(line(step), style))
+        parts.append(Hanging(line(step), style))
         same: dict[str, list[str]] = {}
         for name, rows in _blocks(step):
             first = told.setdefault((name, tuple(rows)), step.host)
             if name and first != step.host:
                 same.setdefault(first, []).append(name)
             else:
-                parts += [Text(f"  {harmless(text)}", style) for text, style in rows]
+                parts += [Hanging(f"  {harmless(text)}", style) for text, style in rows]
         parts += [
-            Text(f"  the same as on {first}: {', '.join(names)}", "dim")
+            Hanging(f"  the same as on {first}: {', '.join(names)}", "dim")
             for first, names in same.items()
         ]
-    parts += [Text(text, "bold") for text in _closing(steps, total)]
+    parts += [Hanging(text, "bold") for text in _closing(steps, total)]
     return Group(*parts)
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from opsctl.remote.sanitise import text as harmless
 from opsctl.views import checks
 from opsctl.views.figures import NONE, short, span
+from opsctl.views.fold import Hanging, Listing
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -14,21 +15,29 @@ if TYPE_CHECKING:
     from opsctl.rollout.model import Result, Results
 
 
+COLUMNS = ("HOST", "SERVICE", "RESULT", "RELEASE", "AFTER", "CAUSE")
+
+
 def table(results: Results) -> RenderableType:
     from rich.console import Group
-    from rich.table import Table
-    from rich.text import Text
 
-    drawn = Table(box=None, pad_edge=False, header_style="bold")
-    for column in ("HOST", "SERVICE", "RESULT", "RELEASE", "AFTER", "CAUSE"):
-        drawn.add_column(column, overflow="fold")
-    for result in results.results:
-        style = "green" if result.good else "red"
-        drawn.add_row(*(Text(cell, style if n == 2 else "") for n, cell in enumerate(row(result))))
+    rows = [row(result) for result in results.results]
+    good = {row(result)[2] for result in results.results if result.good}
+    bad = {cells[2] for cells in rows} - good
+    drawn = Listing(
+        COLUMNS,
+        rows,
+        head=5,
+        style=lambda cell: "green" if cell in good else "red" if cell in bad else "",
+        nothing=NONE,
+    )
     parts: list[RenderableType] = [drawn]
     for result in results.results:
         if checks.failed(result.checks):
-            parts += [Text(f"{result.host} {result.service}", "bold"), checks.table(result.checks)]
+            parts += [
+                Hanging(f"{result.host} {result.service}", "bold"),
+                checks.table(result.checks),
+            ]
     return Group(*parts)
 
 

@@ -4,7 +4,7 @@ close a deployment."""
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from opsctl.errors import OpsctlError
@@ -13,6 +13,7 @@ from opsctl.onhost.report import lines
 from opsctl.remote.sanitise import text as harmless
 from opsctl.views import advisories, checks
 from opsctl.views.document import Said, overridden
+from opsctl.views.fold import Hanging
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -20,25 +21,36 @@ if TYPE_CHECKING:
 
 def report(said: Mapping[str, Said]) -> RenderableType:
     from rich.console import Group
-    from rich.text import Text
 
     parts: list[RenderableType] = []
+    told: dict[tuple[tuple[str, str], ...], str] = {}
     for name, answer in said.items():
         if isinstance(answer, OpsctlError):
-            parts.append(Text(f"{name}: {answer.message}", "red"))
+            parts.append(Hanging(f"{name}: {answer.message}", "red"))
             continue
         for service in answer["services"]:
-            parts.append(Text(f"{name} {service['service']}", "bold"))
+            parts.append(Hanging(f"{name} {service['service']}", "bold"))
             parts.append(checks.table(service["checks"]))
-            if reason := overridden(service):
-                words = f"its forecast did not fit, overridden: {harmless(reason)}"
-                parts.append(Text(words, "bold yellow"))
-            known = service.get("advisories") or ()
-            parts += [Text(text, style) for text, style in advisories.lines(known)]
-            if "unadvised" in service:
-                parts.append(Text(f"no advisories: {harmless(service['unadvised'])}", "dim"))
-            parts += [Text(line) for line in closing(answer, service)]
+            parts += [Hanging(text, style) for text, style in _known(name, service, told)]
+            parts += [Hanging(line) for line in closing(answer, service)]
     return Group(*parts)
+
+
+def _known(
+    host: str, service: Mapping[str, Any], told: dict[tuple[tuple[str, str], ...], str]
+) -> Iterator[tuple[str, str]]:
+    """(text, style) of what is known of a release. Advisories that were `told` of another host are
+    not told again: fifty hosts with one release are read as one."""
+    if reason := overridden(service):
+        yield f"its forecast did not fit, overridden: {harmless(reason)}", "bold yellow"
+    found = tuple(advisories.lines(service.get("advisories") or ()))
+    first = told.setdefault(found, f"{host} {service['service']}")
+    if found and first != f"{host} {service['service']}":
+        yield f"known of it: the same as of {first}", "dim"
+    else:
+        yield from found
+    if "unadvised" in service:
+        yield f"no advisories: {harmless(service['unadvised'])}", "dim"
 
 
 def closing(answer: Mapping[str, Any], service: Mapping[str, Any]) -> list[str]:
@@ -52,10 +64,10 @@ def closing(answer: Mapping[str, Any], service: Mapping[str, Any]) -> list[str]:
 
 def start_facts(said: Mapping[str, Any]) -> StartFacts:
     """The host's JSON as the ground floor's own value; a newer host's extra keys are left out."""
-    ranks = {name: RankFacts(**_known(RankFacts, r)) for name, r in said.get("ranks", {}).items()}
-    return StartFacts(**{**_known(StartFacts, said), "ranks": ranks})
+    ranks = {name: RankFacts(**_of(RankFacts, r)) for name, r in said.get("ranks", {}).items()}
+    return StartFacts(**{**_of(StartFacts, said), "ranks": ranks})
 
 
-def _known(kind: type[Any], said: Mapping[str, Any]) -> dict[str, Any]:
+def _of(kind: type[Any], said: Mapping[str, Any]) -> dict[str, Any]:
     names = {f.name for f in dataclasses.fields(kind)}
     return {key: value for key, value in said.items() if key in names}

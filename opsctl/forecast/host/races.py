@@ -37,7 +37,8 @@ def refuses(case: Case, ranks: Sequence[Sizes]) -> tuple[bool, str]:
             before += size
     if surely:
         seen = (free.most - RESERVE) // share
-        return True, f"{case.version} refuses a host pool of {gb(surely)}: it sees {gb(seen)}"
+        sees = gb(seen) if seen >= 0 else f"none, {gb(-seen)} less than it keeps free"
+        return True, f"{case.version} refuses a host pool of {gb(surely)}: it sees {sees}"
     if not maybe:
         return False, ""
     if share == 1:

@@ -131,7 +131,8 @@ def test_what_does_not_fit_ends_with_8_and_changes_nothing(described, limit):
     unfit(described)
     done = described("deploy", "--yes", *limit)
     assert done.exit_code == 8, done.output
-    assert "of the forecast" not in done.stderr and "does not fit: -" in done.stderr
+    assert "of the forecast" not in done.stderr and "does not fit: " in done.stderr
+    assert "too little, " in done.stderr and " -" not in done.stderr.partition("does not fit: ")[2]
     assert "next: lower hicache-ratio" in done.stderr
     for name in ("h1", "h2"):
         assert "lock" not in verbs(described, name)

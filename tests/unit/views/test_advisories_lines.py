@@ -12,9 +12,9 @@ def test_two_lines_each() -> None:
     assert found[0].startswith("! critical tier-off: It ")
     assert "\x1b" not in found[0]
     assert found[1:] == [
-        "  Do that.",
+        "  → Do that.",
         "i info maybe: Perhaps. (if it applies: a fact is missing that decides)",
-        "  Look.",
+        "  → Look.",
     ]
 
 

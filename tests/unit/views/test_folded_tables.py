@@ -126,3 +126,24 @@ def test_ranks_are_named_shortly_only_where_none_is_missing():
     assert memory.of_ranks(["TP0", "TP1", "TP2"]) == "TP0 … TP2"
     assert memory.of_ranks(["TP0", "TP2", "TP3"]) == "TP0, TP2, TP3"
     assert memory.of_ranks(["TP1"]) == "TP1"
+
+
+def test_text_in_columns_goes_on_below_its_last_column():
+    line = "  KV tokens  159,277 logged  " + "measured " * 9
+    first, *rest = plain(fold.Hanging(line), 60).splitlines()
+    place = first.index("measured")
+    assert rest and all(more.index("measured") == place and more[:place] == " " * place
+                        for more in rest)  # fmt: skip
+
+
+def test_advisories_of_one_release_are_told_once_of_all_hosts():
+    from opsctl.engine.advisories import Advisory
+    from opsctl.views import verify
+
+    known = Advisory("x-goes-wrong", "warn", "it goes wrong", "it stops", "do this", "ref", True)
+    said = {host: answer() for host in ("h1", "h2", "h3")}
+    for one in said.values():
+        one["services"][0]["advisories"] = [known]
+    text = plain(verify.report(said), 80)
+    assert text.count("x-goes-wrong") == 1 and text.count("→ do this") == 1
+    assert text.count("known of it: the same as of h1 kimi") == 2
