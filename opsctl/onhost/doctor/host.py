@@ -6,16 +6,15 @@ import re
 from typing import Any, List, Mapping, Optional
 
 from opsctl.onhost import hostfacts
-from opsctl.onhost.doctor.driver import numbers, out, state
+from opsctl.onhost.doctor.driver import out, state
 from opsctl.onhost.doctor.fault import FAIL, WARN, Fault, Finding, Found, table
 
 GiB = 1 << 30
 MiB = 1 << 20
 # What opsctl is made for: (ID of os-release, versions). RHEL's rebuilds say so in ID_LIKE.
 SUPPORTED = {"debian": ("12", "13"), "ubuntu": ("22.04", "24.04")}
-RHEL = "9"
+RHEL_FAMILY = ("rhel", "rocky", "almalinux", "centos", "ol")
 LEAST_SYSTEMD = 247  # LoadCredential=, which hands secrets over
-LEAST_PYTHON = (3, 9)
 LEAST_SHM = 1 * GiB  # NCCL alone takes some 10 MiB a GPU; shared pools and queues far more
 LEAST_IDLE_HUGE = 1 * GiB
 # Bits of /proc/sys/kernel/tainted that tell of damage; others (proprietary, out of tree, unsigned)
@@ -26,9 +25,6 @@ FAULTS = table(
     Fault("os-unsupported", "os", WARN, "a system that opsctl's roles do not know",
           "the playbooks prepare Debian 12 and 13, Ubuntu 22.04 and 24.04, and RHEL 9's family",
           "prepare this host by hand, or reinstall it"),
-    Fault("python-old", "python", FAIL, "a Python older than 3.9",
-          "the part of opsctl that runs on the host needs 3.9", "install a newer python3, and set "
-          "ansible_python_interpreter"),
     Fault("systemd-dead", "systemd", FAIL, "a host that systemd does not run, or that is stuck",
           "services are units of systemd; nothing of them can be told",
           "systemctl status; a container without systemd cannot be a host", True),
@@ -146,8 +142,6 @@ def _system(seen: Mapping[str, Any], found: Found) -> None:
     if not supported(release):
         found.fault("os-unsupported", name)
     found.passed("os", name)
-    if numbers(seen["python"])[:2] < LEAST_PYTHON:
-        found.fault("python-old", f"Python {seen['python']}")
     found.passed("python", f"Python {seen['python']}")
     told = re.search(r"systemd (\d+)", out(seen, "systemd"))
     if seen["systemd_error"]:
@@ -167,12 +161,11 @@ def _system(seen: Mapping[str, Any], found: Found) -> None:
 
 
 def supported(release: Mapping[str, str]) -> bool:
-    """By ID and VERSION_ID; of RHEL's family by ID_LIKE and the major version."""
-    version = release.get("VERSION_ID", "")
-    if release.get("ID") in SUPPORTED:
-        return version in SUPPORTED[release["ID"]]
-    family = f"{release.get('ID', '')} {release.get('ID_LIKE', '')}".split()
-    return "rhel" in family and version.split(".")[0] == RHEL
+    """The same that the roles take (opsctl.ansible.target.distro); a test compares them."""
+    name, version = release.get("ID", ""), release.get("VERSION_ID", "")
+    if name in RHEL_FAMILY:
+        return version.partition(".")[0] == "9"
+    return version in SUPPORTED.get(name, ())
 
 
 def _clock_and_journal(seen: Mapping[str, Any], found: Found) -> None:
