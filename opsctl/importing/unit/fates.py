@@ -117,6 +117,8 @@ _FOLDERS = (
     "what the engine's flags name",
 )
 
+_OWN_FILES = ("lost", "the engine runs in the host's own file system: write the host's paths")
+
 FATES: dict[str, tuple[str, str]] = {
     # commands
     "ExecStartPre": _BEFORE,
@@ -146,8 +148,8 @@ FATES: dict[str, tuple[str, str]] = {
         "a service starts in /var/cache/opsctl/SERVICE; relative paths of flags were written in "
         "full from this folder, relative paths in variables were not: check them",
     ),
-    "RootDirectory": ("lost", "the engine runs in the host's own file system"),
-    "RootImage": ("lost", "the engine runs in the host's own file system"),
+    "RootDirectory": _OWN_FILES,
+    "RootImage": _OWN_FILES,
     "UMask": ("changed", "opsctl's unit says UMask={ours}: only its user reads what it writes"),
     "LoadCredential*": (
         "lost",
@@ -283,8 +285,8 @@ FATES: dict[str, tuple[str, str]] = {
     "TemporaryFileSystem": _OPEN,
     "BindPaths": ("lost", "write the flags with the paths that the host has"),
     "BindReadOnlyPaths": ("lost", "write the flags with the paths that the host has"),
-    "MountImages": ("lost", "the engine runs in the host's own file system"),
-    "ExtensionImages": ("lost", "the engine runs in the host's own file system"),
+    "MountImages": _OWN_FILES,
+    "ExtensionImages": _OWN_FILES,
     "CacheDirectory*": _FOLDERS,
     "StateDirectory*": _FOLDERS,
     "LogsDirectory*": _FOLDERS,
@@ -338,6 +340,23 @@ FATES: dict[str, tuple[str, str]] = {
     ),
     "Also": ("lost", "enable those units yourself"),
     "DefaultInstance": ("dropped", "opsctl's unit is no template"),
+}
+
+FATES |= {
+    **dict.fromkeys(("BindTo", "RequiresOverridable", "RequisiteOverridable"), _BOUND_UNITS),
+    **dict.fromkeys(("PropagateReloadTo", "PropagateReloadFrom"), _BOUND_UNITS),
+    **dict.fromkeys(("RootDirectoryStartOnly", "PermissionsStartOnly"), _PROCESS),
+    **dict.fromkeys(("NonBlocking", "FileDescriptorStoreMax", "TimerSlackNSec"), _PROCESS),
+    **dict.fromkeys(
+        ("RootImageOptions", "RootHash", "RootHashSignature", "RootVerity"), _OWN_FILES
+    ),
+    **dict.fromkeys(("ExtensionDirectories", "MountAPIVFS"), _OWN_FILES),
+    **dict.fromkeys(("StartupIOWeight", "StartupBlockIOWeight", "DisableControllers"), _SHARES),
+    "BPFProgram": _SHARES,
+    **dict.fromkeys(("UtmpIdentifier", "UtmpMode"), _OUTPUT),
+    **dict.fromkeys(("USBFunctionDescriptors", "USBFunctionStrings"), _PROCESS),
+    "ExecSearchPath": ("changed", "opsctl's unit names the program by its whole path"),
+    "TimeoutCleanSec": ("dropped", "opsctl remove SERVICE takes away what a service leaves"),
 }
 
 UNKNOWN = (

@@ -72,6 +72,20 @@ def test_a_unit_that_runs_as_it_is_written() -> None:
     assert "LimitMEMLOCK 8192 KiB" in notes(imported)
 
 
+def test_one_of_our_own_units_that_runs() -> None:
+    texts = [["/etc/systemd/system/sglang-kimi.service",
+              f"[Unit]\nX-OpsctlRelease={'ab' * 32}\n{UNIT.format(ratio=2)}"]]  # fmt: skip
+    imported = from_host(found(unit=unit(texts=texts)), Asked())
+    assert imported.service is None and not imported.risks
+    assert "release abababababab of the service kimi" in imported.problems[0].message
+    assert from_host(found(unit=unit(texts=texts)), Asked(own=True)).service is not None
+
+
+def test_settings_of_a_unit_that_runs_are_told() -> None:
+    imported = from_host(found(), Asked())
+    assert "Restart=always: opsctl's unit says Restart=on-failure" in notes(imported)
+
+
 @pytest.mark.parametrize(
     ("changes", "told"),
     [

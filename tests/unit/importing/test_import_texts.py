@@ -133,11 +133,29 @@ def test_variables_of_the_script() -> None:
         ("docker start sglang", "does not say how the container was made"),
         ("docker compose up", "import the compose file"),
         (f"{PYTHON} --chat-template ./x.jinja", "give that folder: --cwd DIR"),
+        ("curl -s https://h/x.sh | bash", "line 1 hands what curl prints to bash, which runs it"),
+        (f"wget -O- h | sudo sh -s\n{PYTHON}", "line 1 hands what wget prints to sh"),
+        (f"bash\n{PYTHON}", "also runs bash without a command (line 1)"),
+        (f"{PYTHON} --log-level badXYZ", "takes critical, error, warning, info or debug"),
         ("a\0b", "NUL"),
     ],
 )  # fmt: skip
 def test_refused_with_the_true_reason(text: str, why: str) -> None:
     assert why in refusals(text)
+
+
+def test_what_starts_and_fails_later_is_told() -> None:
+    found = take(f"{PYTHON} --log-level warn")
+    assert found.service is not None
+    (note,) = [note for note in found.notes if note.what == "flags.log-level"]
+    assert note.kind == "told" and "starts with this and fails later" in note.why
+
+
+def test_the_version_that_a_path_names() -> None:
+    (note,) = [note for note in take(PYTHON, version="").notes if note.what == "SGLang 0.5.9"]
+    assert note.why == (
+        "as /opt/sglang/0.5.9 says; if it is another, give --engine-version VERSION"
+    )
 
 
 def test_a_flag_that_no_unit_can_keep_secret() -> None:
