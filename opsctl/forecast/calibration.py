@@ -13,7 +13,7 @@ from typing import Any
 
 from opsctl.forecast import carried, hostside
 from opsctl.forecast.figures import after_weights, agreed, least, most, pinned, speed
-from opsctl.forecast.values import Measured
+from opsctl.forecast.values import Earlier, Measured
 from opsctl.onhost.expect import gib, version_key
 from opsctl.onhost.learned import RECORDED, recorded_tokens
 
@@ -152,7 +152,27 @@ def recorded(manifest: Mapping[str, Any], starts: Sequence[Mapping[str, Any]]) -
             break
         older = _figures(manifest, start, "")
         found = _filled(found, replace(older, **dict.fromkeys(_OF_GPUS)))
-    return found
+    return replace(found, earlier=_earlier(manifest, starts))
+
+
+def _earlier(
+    manifest: Mapping[str, Any], starts: Sequence[Mapping[str, Any]]
+) -> tuple[Earlier, ...]:
+    """Times of all starts with the same gpu_key; of related ones where there is none."""
+    same = [one for one in starts if one.get("gpu_key") == manifest.get("gpu_key")]
+    timed = [_times(one) for one in same if one.get("seconds")]
+    return tuple(
+        timed or (_times(one) for one in starts if one.get("seconds") and _related(manifest, one))
+    )
+
+
+def _times(start: Mapping[str, Any]) -> Earlier:
+    return Earlier(
+        dict(start["seconds"]),
+        start.get("cached"),
+        start.get("kernels"),
+        pinned((start.get("ranks") or {}).values()),
+    )
 
 
 _OF_GPUS = ("tokens", "free_before", "free_after", "weights", "draft_weights")

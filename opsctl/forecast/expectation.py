@@ -4,7 +4,7 @@ host, and the words for both. Pure.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,7 +18,7 @@ from opsctl.forecast.host.memory import process
 from opsctl.forecast.notes import notes
 from opsctl.forecast.refused import refuse
 from opsctl.forecast.values import Case, Device, Figure, HostPool, NoForecast, NoStart
-from opsctl.onhost.expect import count, gb, gib, left
+from opsctl.onhost.expect import count, gb, gib, left, span
 
 
 @dataclass(frozen=True)
@@ -35,13 +35,16 @@ class Forecast:
 
 
 def forecast(
-    manifest: Mapping[str, Any], facts: Mapping[str, Any], calibration: Any = None
+    manifest: Mapping[str, Any],
+    facts: Mapping[str, Any],
+    calibration: Any = None,
+    told: Sequence[str] = (),
 ) -> Forecast:
     """What this release will take on this host.
 
     `manifest`: of a release rendered without an expectation. `facts`: the host's answer to the
     verb `facts`. `calibration`: an object or mapping with gpu_free_before, gpu_free_after,
-    kv_tokens (or None).
+    kv_tokens (or None). `told`: what must be said of them.
     """
     try:
         whole = case(manifest, facts, calibration)
@@ -54,7 +57,7 @@ def forecast(
         return Forecast(None, None, (str(reason),), (f"No forecast: {reason}.",))
     phases, timing = start.seconds(whole, result), manifest.get("timing") or {}
     short = start.too_short(phases, timing)
-    found = (*notes(whole, result), *([short] if short else []))
+    found = (*told, *notes(whole, result), *([short] if short else []))
     size = weights(whole)
     expect = {
         **expected(result, found),
@@ -87,7 +90,8 @@ def _lines(result: Result, phases: Mapping[str, Figure], found: tuple[str, ...])
         yield f"{left(result.fit.available_after, ' of host memory')}: {result.fit.verdict}"
     yield from result.fit.reasons
     if total := start.total(phases):
-        yield f"ready after {total.value} s ({total.least} to {total.most}), {total.basis}"
+        band = f"{span(total.least or 0)} to {span(total.most or 0)}"
+        yield f"ready after {span(total.value)} ({band}), {total.basis}"
     yield from found
 
 

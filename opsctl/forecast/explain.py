@@ -12,7 +12,7 @@ from opsctl.forecast.device.settings import parsed
 from opsctl.forecast.host.memory import process
 from opsctl.forecast.outlook import Outlook
 from opsctl.forecast.values import Case, Device, Figure, HostPool
-from opsctl.onhost.expect import count, gb, gib, left
+from opsctl.onhost.expect import count, gb, gib, left, span
 
 WHOLE_PAGE_MORE = (0, 5, 5, 3)  # from here on a page is added beyond the whole ones
 
@@ -132,5 +132,5 @@ def _band(figure: Figure) -> str:
 
 def _span(figure: Figure) -> str:
     if figure.least is None or figure.most is None or figure.least == figure.most:
-        return f"{figure.value} s"
-    return f"{figure.value} s ({figure.least} to {figure.most})"
+        return span(figure.value)
+    return f"{span(figure.value)} ({span(figure.least)} to {span(figure.most)})"

@@ -84,7 +84,11 @@ def bandwidth(link: tuple[int, int] | None) -> Figure:
     else:
         raw = LANE[link[0]] * link[1]
         values = tuple(share * raw for share in SHARE)  # type: ignore[assignment]
-        source = f"PCIe {link[0]}.0 × {link[1]}, {raw / 1e9:.0f} GB/s, of which 0.4 was measured"
+        source = (
+            f"PCIe {link[0]}.0 × {link[1]}; the link can carry {raw / 1e9:.0f} GB/s, and "
+            f"{SHARE[0]:.0%} of that, {values[0] / 1e9:.0f} GB/s, are assumed here: the share was "
+            "measured on another deployment, over PCIe 5.0 × 16"
+        )
     return Figure(int(values[0]), int(values[1]), int(values[2]), ESTIMATED, source)
 
 

@@ -1,24 +1,28 @@
 """How long a start takes, by phase, and the longest that it may take before it is given up.
 
-A phase that an earlier start of the same model here measured is told as measured, if what it
-depends on is alike: the page cache for weights, compiled kernels for graphs, the size of the pools
-for pinning. Else it is estimated from sizes and the rates in pace.py. Seconds are whole.
+A phase that earlier starts of the same model here measured is told as measured, if what it depends
+on is alike: the page cache for weights, compiled kernels for graphs, the size of the pools for
+pinning. Its band is then their spread, which is widened the less the more of them there are. Else
+it is estimated from sizes and the rates in pace.py. Seconds are whole.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
+from statistics import median
 from typing import Any
 
 from opsctl.forecast import pace
 from opsctl.forecast.evaluate import Result
 from opsctl.forecast.pace import Band
-from opsctl.forecast.values import ESTIMATED, MEASURED, Beginning, Case, Figure
+from opsctl.forecast.values import ESTIMATED, MEASURED, Beginning, Case, Earlier, Figure
+from opsctl.onhost.expect import span
 from opsctl.onhost.startup import TIMING
 
 # A start whose share of cached files differed by more was another kind of start.
 ALIKE = 0.1
+Alike = Callable[[Earlier], bool]
 PHASES = (
     "launch", "dist", "weights", "draft_weights", "kv", "draft_kv", "graphs", "draft_graphs",
     "host_pools", "warmup",
@@ -28,18 +32,17 @@ PHASES = (
 def seconds(case: Case, result: Result) -> dict[str, Figure]:
     """Seconds by phase until the engine says that it is ready, in the order of PHASES. A phase
     that is missing does not come up; weights of unknown size are missing too: see `total`."""
-    known = case.measured.seconds
     found: dict[str, Figure | None] = {
-        "launch": _usual(known, "launch", pace.LAUNCH, "processes and imports"),
-        "dist": _dist(case, known),
+        "launch": _usual(case, "launch", pace.LAUNCH, "processes and imports"),
+        "dist": _dist(case),
         "weights": _weights(case),
         "draft_weights": _draft_weights(case),
-        "kv": _usual(known, "kv", pace.KV, "allocation of the pools"),
-        "draft_kv": _usual(known, "draft_kv", pace.KV, "") if case.draft else None,
+        "kv": _usual(case, "kv", pace.KV, "allocation of the pools"),
+        "draft_kv": _usual(case, "draft_kv", pace.KV, "") if case.draft else None,
         "graphs": _graphs(case),
         "draft_graphs": _draft_graphs(case),
         "host_pools": _pinning(case, result),
-        "warmup": _usual(known, "warmup", pace.WARMUP, "the HTTP process and a first request"),
+        "warmup": _usual(case, "warmup", pace.WARMUP, "the HTTP process and a first request"),
     }
     return {name: figure for name in PHASES if (figure := found[name]) is not None}
 
@@ -62,19 +65,33 @@ def total(phases: Mapping[str, Figure]) -> Figure | None:
 # -- phases ---------------------------------------------------------------------------------------
 
 
-def _usual(known: Mapping[str, float], phase: str, band: Band, what: str) -> Figure:
-    if phase in known:
-        return _measured(known[phase])
-    return _figure(band, what or "as such phases usually take")
+def _took(case: Case, phase: str, alike: Alike = lambda one: True) -> list[float]:
+    """Seconds of a phase in the earlier starts that were `alike` in what it depends on."""
+    seen = case.measured
+    newest = Earlier(seen.seconds, seen.cached, seen.kernels, seen.pinned)
+    return [
+        one.seconds[phase]
+        for one in seen.earlier or (newest,)
+        if phase in one.seconds and alike(one)
+    ]
 
 
-def _measured(took: float) -> Figure:
+def _usual(case: Case, phase: str, band: Band, what: str) -> Figure:
+    took = _took(case, phase)
+    return _measured(took) if took else _figure(band, what or "as such phases usually take")
+
+
+def _measured(took: Sequence[float]) -> Figure:
     """Whole seconds, and one of them either way for the clock of the log."""
-    part = took * pace.MEASURED
+    more = pace.MEASURED / len(took)
+    many = "an earlier start here" if len(took) == 1 else f"{len(took)} earlier starts here"
     return Figure(
-        round(took), max(0, math.floor(took - part) - 1), math.ceil(took + part) + 1, MEASURED,
-        "an earlier start here",
-    )  # fmt: skip
+        round(median(took)),
+        max(0, math.floor(min(took) * (1 - more)) - 1),
+        math.ceil(max(took) * (1 + more)) + 1,
+        MEASURED,
+        many,
+    )
 
 
 def _figure(band: Band, source: str) -> Figure:
@@ -83,30 +100,38 @@ def _figure(band: Band, source: str) -> Figure:
     )
 
 
-def _dist(case: Case, known: Mapping[str, float]) -> Figure:
+def _dist(case: Case) -> Figure:
     alone = int(case.flags.get("tp-size") or 1) * int(case.flags.get("pp-size") or 1) == 1
-    return _usual(known, "dist", pace.DIST_ONE if alone else pace.DIST, "the ranks find each other")
+    return _usual(case, "dist", pace.DIST_ONE if alone else pace.DIST, "the ranks find each other")
 
 
 def _weights(case: Case) -> Figure | None:
     """Measured, if as much was in the page cache then as is now; else by reading, and no quicker
     than a start that had more there."""
-    took, then, now = case.measured.seconds.get("weights"), case.measured.cached, case.beginning
+    now = case.beginning
+    alike = _took(case, "weights", lambda one: _near(one.cached, now.cached))
+    if alike:
+        return _measured(alike)
+    took, then = case.measured.seconds.get("weights"), case.measured.cached
     reading = _reading(now, now.model_bytes)
     if took is None:
         return reading
     if then is None or now.cached is None:
         most = math.ceil(4 * took) if reading is None else reading.most or 0
-        slowest = max(most, _measured(took).most or 0)
+        slowest = max(most, _measured([took]).most or 0)
         source = "an earlier start, if as much is in the page cache"
         return Figure(round(took), 0, slowest, ESTIMATED, source)
-    if abs(then - now.cached) <= ALIKE or reading is None:
-        return _measured(took)
+    if reading is None:
+        return _measured([took])
     if now.cached > then:
         return reading
     least = math.floor(took * (1 - pace.MEASURED))
     likely, most = max(reading.value, round(took)), max(reading.most or 0, math.ceil(took))
     return Figure(likely, least, most, ESTIMATED, reading.source)
+
+
+def _near(one: float | None, other: float | None) -> bool:
+    return one is not None and other is not None and abs(one - other) <= ALIKE
 
 
 def _reading(now: Beginning, size: int | None) -> Figure | None:
@@ -135,8 +160,7 @@ def _rate(now: Beginning) -> tuple[Band, str]:
 def _draft_weights(case: Case) -> Figure | None:
     if case.draft is None:
         return None
-    took = case.measured.seconds.get("draft_weights")
-    if took is not None:
+    if took := _took(case, "draft_weights"):
         return _measured(took)
     return _reading(case.beginning, case.beginning.draft_bytes) or _figure(
         pace.DRAFT, "a draft whose files were not seen"
@@ -147,12 +171,14 @@ def _graphs(case: Case) -> Figure | None:
     """Kernels are compiled where graphs are captured, if they are not in the caches."""
     if case.flags.get("disable-cuda-graph") or case.hardware.vendor == "cpu":
         return None
-    now, then, took = case.beginning.kernels, case.measured.kernels, _took(case, "graphs")
+    now, then = case.beginning.kernels, case.measured.kernels
+    alike = _took(case, "graphs", lambda one: now is not None and one.kernels is now)
+    if alike:
+        return _measured(alike)
+    took = case.measured.seconds.get("graphs")
     if took is None:
         return _capturing(now)
-    if now and then:
-        return _measured(took)
-    same = _measured(took)
+    same = _measured([took])
     longest = (same.most or 0) + (0 if now else round(pace.COMPILING.most))
     likely = took
     if now and then is False:  # it compiled then, and need not now
@@ -161,10 +187,6 @@ def _graphs(case: Case) -> Figure | None:
         likely = took + pace.COMPILING.likely
     least = min(likely, pace.GRAPHS.least)
     return _figure(Band(likely, least, longest), "an earlier start, and whether kernels are kept")
-
-
-def _took(case: Case, phase: str) -> float | None:
-    return case.measured.seconds.get(phase)
 
 
 def _capturing(warm: bool | None) -> Figure:
@@ -182,7 +204,7 @@ def _capturing(warm: bool | None) -> Figure:
 def _draft_graphs(case: Case) -> Figure | None:
     if case.draft is None or _graphs(case) is None:
         return None
-    return _usual(case.measured.seconds, "draft_graphs", pace.DRAFT_GRAPHS, "")
+    return _usual(case, "draft_graphs", pace.DRAFT_GRAPHS, "")
 
 
 def _pinning(case: Case, result: Result) -> Figure | None:
@@ -193,12 +215,15 @@ def _pinning(case: Case, result: Result) -> Figure | None:
         return None
     if size is None:
         return _figure(Band(30, 0, 600), "host pools of unknown size")
-    took, before = _took(case, "host_pools"), case.measured.pinned
+    alike = _took(
+        case, "host_pools", lambda one: abs(size - (one.pinned or 0)) <= ALIKE * (one.pinned or 0)
+    )
+    if alike:
+        return _measured(alike)
+    took, before = case.measured.seconds.get("host_pools"), case.measured.pinned
     if took is not None and before:
-        alike = _measured(took * size / before)
-        if abs(size - before) <= ALIKE * before:
-            return alike
-        band = Band(took * size / before, (alike.least or 0) / 1.5, (alike.most or 0) * 1.5)
+        scaled = _measured([took * size / before])
+        band = Band(took * size / before, (scaled.least or 0) / 1.5, (scaled.most or 0) * 1.5)
         return _figure(band, f"{size / 1e9:.0f} GB to pin, at the pace of an earlier start")
     ranks = len(case.ranks)
     rates = [
@@ -235,8 +260,8 @@ def too_short(phases: Mapping[str, Figure], timing: Mapping[str, Any]) -> str:
         return ""
     certain = "takes" if whole.least is not None and whole.least > given else "may take"
     return (
-        f"a start {certain} {whole.value} s ({whole.least} to {whole.most}), and timing.cap ends "
-        f"it after {given:.0f} s"
+        f"a start {certain} {span(whole.value)} ({span(whole.least or 0)} to {span(whole.most)}), "
+        f"and timing.cap ends it after {span(given)}"
     )
 
 

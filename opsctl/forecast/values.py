@@ -193,6 +193,16 @@ class Beginning:
 
 
 @dataclass(frozen=True, slots=True)
+class Earlier:
+    """How long one earlier start took, and what that depends on; see Measured."""
+
+    seconds: Mapping[str, float]
+    cached: float | None = None
+    kernels: bool | None = None
+    pinned: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Measured:
     """What an earlier start of this model on this kind of host logged; None: not known.
 
@@ -213,6 +223,9 @@ class Measured:
     cached: float | None = None  # share of the model that was in the page cache as `seconds` began
     kernels: bool | None = None  # whether compiled kernels were there as `seconds` began
     pinned: int | None = None  # bytes of the host pools of all ranks in that start
+    # Every recorded start of this kind whose times are known, the newest first; may be empty where
+    # `seconds` is not.
+    earlier: tuple[Earlier, ...] = ()
     prefill: Figure | None = None  # tokens a second that prompts are computed with, one replica
     notes: tuple[str, ...] = ()  # what was not carried over, and why
 

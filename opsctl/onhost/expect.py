@@ -128,3 +128,17 @@ def gb(value: float) -> str:
 def count(value: float) -> str:
     """ "159277" → "159,277"."""
     return f"{value:,.0f}"
+
+
+def span(seconds: float) -> str:
+    """A duration in the two units that matter: "4 s", "3 min 20 s", "2 h 5 min", "3 d 4 h"."""
+    whole = max(0, round(seconds))
+    for unit, size, smaller, step in (
+        ("d", 86400, "h", 3600),
+        ("h", 3600, "min", 60),
+        ("min", 60, "s", 1),
+    ):
+        if whole >= size:
+            rest = whole % size // step
+            return f"{whole // size} {unit} {rest} {smaller}" if rest else f"{whole // size} {unit}"
+    return f"{whole} s"

@@ -20,6 +20,7 @@ from __future__ import annotations
 
 from typing import Any, Dict, Iterable, Mapping, Optional, Set, Tuple
 
+from .expect import span
 from .model import Event
 
 MiB = 1 << 20
@@ -99,12 +100,12 @@ class Progress:
     def verdict(self, now: float) -> str:
         """ "" while the start may go on, else the reason why it may not, for people."""
         if now - self.started >= self.cap:
-            return f"not ready {self.cap:.0f} s after the start, which is the cap"
+            return f"not ready {span(self.cap)} after the start, which is the cap"
         if self.idle(now) >= self.stall:
-            return f"no progress for {self.idle(now):.0f} s"
+            return f"no progress for {span(self.idle(now))}"
         alone = now - self.moved_at
         if alone >= CPU_ALONE * self.stall:
-            return f"for {alone:.0f} s nothing moved but CPU time: it spins"
+            return f"for {span(alone)} nothing moved but CPU time: it spins"
         return ""
 
     def left(self, now: float) -> float:

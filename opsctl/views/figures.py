@@ -5,6 +5,9 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 from opsctl.onhost import expect
+from opsctl.onhost.expect import span
+
+__all__ = ["NONE", "brief", "count", "gb", "gib", "short", "span", "utc"]
 
 NONE = "–"
 
@@ -24,20 +27,6 @@ def gb(value: int | None) -> str:
 
 def count(value: int | None) -> str:
     return NONE if value is None else f"{value:,}"
-
-
-def span(seconds: float) -> str:
-    """A duration in the two units that matter: "4 s", "3 min 20 s", "2 h 5 min", "3 d 4 h"."""
-    whole = max(0, round(seconds))
-    for unit, size, smaller, step in (
-        ("d", 86400, "h", 3600),
-        ("h", 3600, "min", 60),
-        ("min", 60, "s", 1),
-    ):
-        if whole >= size:
-            rest = whole % size // step
-            return f"{whole // size} {unit} {rest} {smaller}" if rest else f"{whole // size} {unit}"
-    return f"{whole} s"
 
 
 def utc(epoch: float | None) -> str:

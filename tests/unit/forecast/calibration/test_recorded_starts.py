@@ -171,3 +171,15 @@ def test_the_prefill_speed_of_what_runs_is_taken() -> None:
     told = {"prefill": {"value": 9, "least": 8, "most": 10, "samples": 5}}
     found = measured(manifest(), told).prefill
     assert found is not None and (found.value, found.least, found.most) == (9, 8, 10)
+
+
+def test_times_are_of_all_starts_of_this_release_and_else_of_related_ones() -> None:
+    def took(seconds: float, key: str = "k", **changed: Any) -> dict[str, Any]:
+        return start(key, seconds={"weights": seconds}, **changed)
+
+    other = took(9.0, "k2", flags={**FLAGS, "hicache-ratio": 2.0})
+    found = measured(manifest(), {"starts": [took(3.0), other, took(4.0), start(seconds={})]})
+    assert [one.seconds["weights"] for one in found.earlier] == [3.0, 4.0]
+    found = measured(manifest(key="new"), {"starts": [took(3.0), other, took(1.0, gpus=[7])]})
+    assert [one.seconds["weights"] for one in found.earlier] == [3.0, 9.0]
+    assert found.earlier[0].cached == 0.1 and found.earlier[0].pinned == 8 * GiB

@@ -22,6 +22,13 @@ def test_the_reference_link_reaches_what_was_measured() -> None:
     assert "not known" in payoff.bandwidth(None).source
 
 
+def test_what_is_assumed_and_what_was_measured_stand_in_clauses_of_their_own() -> None:
+    source = payoff.bandwidth((5, 16)).source
+    assert "the link can carry 63 GB/s" in source
+    assert "25 GB/s, are assumed here: the share was measured on another deployment" in source
+    assert "of which 0.4" not in source
+
+
 # generation and lanes, prefill tokens a second → tokens from which on the tier pays
 CROSSES = [
     ((5, 16), 9_300, 20),
