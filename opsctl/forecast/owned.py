@@ -12,9 +12,52 @@ from typing import Any
 
 from opsctl.forecast import carried
 from opsctl.onhost.expect import version_key
+from opsctl.release.kinds import gpu_key
+from opsctl.release.manifest import outline
+from opsctl.spec.models import Service
+
+__all__ = ["after_the_draft", "alike", "held", "of_description", "written"]
 
 AFTER, BEFORE, TOKENS, WEIGHTS = "gpu_free_after", "gpu_free_before", "kv_tokens", "weights"
 _MEMORY = (BEFORE, AFTER)
+
+
+def written(service: Service) -> dict[str, int]:
+    """memory.calibration of a description; only what is written."""
+    found = service.memory.calibration.model_dump()
+    return {name: int(value) for name, value in found.items() if value is not None}
+
+
+def of_description(
+    name: str, service: Service, first: Service | None, manifest: Mapping[str, Any]
+) -> tuple[dict[str, int], tuple[str, ...]]:
+    """What of the figures that are written in a description holds for `manifest`, and what must be
+    told. `first`: the description before anything was set over it, None if nothing was."""
+    known = written(service)
+    if first is None or not known:
+        return known, ()
+    as_was, was = written(first), outline(name, first)
+    if known.get(TOKENS) == as_was.get(TOKENS) and not alike(was, manifest):
+        known.pop(TOKENS, None)
+    if any(known.get(figure) != as_was.get(figure) for figure in _MEMORY):
+        return known, ()  # they were set as well, and are of what was set
+    return held(known, was, manifest)
+
+
+# The tier may change the attention backend and its buffers, but not what is left for KV: that is
+# divided before any backend is made.
+_TIER = ("enable-hierarchical-cache", "hicache-io-backend", "hicache-mem-layout")
+
+
+def alike(one: Mapping[str, Any], two: Mapping[str, Any]) -> bool:
+    """Whether two manifests get the same number of tokens from the same GPUs."""
+    return _key(one) == _key(two)
+
+
+def _key(manifest: Mapping[str, Any]) -> str:
+    flags = {k: v for k, v in manifest["flags"].items() if k not in _TIER}
+    version, path = manifest["engine"]["version"], manifest["model"]["path"]
+    return gpu_key(version, path, _cards(manifest), flags, manifest["env"])
 
 
 def held(

@@ -14,11 +14,10 @@ from typing import Any
 
 from opsctl.errors import Refused, SpecError
 from opsctl.forecast.case import case
-from opsctl.forecast.owned import after_the_draft, held
+from opsctl.forecast.owned import after_the_draft, alike, held, of_description, written
 from opsctl.forecast.presumed import CARD, presumed, usual, weighed
 from opsctl.forecast.values import Case
 from opsctl.onhost.expect import GiB
-from opsctl.release.kinds import gpu_key
 from opsctl.release.manifest import outline
 from opsctl.spec.change import changed
 from opsctl.spec.load import check
@@ -90,60 +89,46 @@ class Question:
         memory for what is loaded as it was then (forecast/owned.py)."""
         service = described(self.name, self.entry, (*self.sets, *more))
         manifest = outline(self.name, service)
-        known, typed, same = _figures(service), dict(self.calibration), True
-        changed = bool(self.sets or more or self.base is not None)
-        if "kv_tokens" in known and changed and not self._as_written(known, manifest):
-            known.pop("kv_tokens")
+        typed = dict(self.calibration)
+        if not (self.sets or more or self.base is not None):
+            figures = {**written(service), **typed}
+            return Asked(manifest, figures, after_the_draft(figures, manifest))
         if more:
             base = outline(self.name, described(self.name, self.entry, self.sets))
-            same = _alike(base, manifest)
-        if not same:
-            typed.pop("kv_tokens", None)
-        if not changed:
-            figures = {**known, **typed}
-            return Asked(manifest, figures, after_the_draft(figures, manifest))
-        known, notes = self._held(known, self._first, manifest, inside=True)
-        typed, more_notes = self._held(typed, self.entry, manifest)
+            if not alike(base, manifest):
+                typed.pop("kv_tokens", None)
+        known, notes = self._known(service, manifest)
+        typed, more_notes = self._held(typed, manifest)
         figures = {**known, **typed}
         told = dict.fromkeys((*notes, *more_notes, *after_the_draft(figures, manifest)))
         return Asked(manifest, figures, tuple(told))
 
-    def _held(
-        self,
-        figures: Mapping[str, int],
-        entry: Mapping[str, Any],
-        manifest: Mapping[str, Any],
-        *,
-        inside: bool = False,
+    def _known(
+        self, service: Service, manifest: Mapping[str, Any]
     ) -> tuple[dict[str, int], tuple[str, ...]]:
-        """What of the owner's figures, which are of `entry`, holds in spite of what was set. Where
-        that alone is no description (templates), what was set at first stands for it. `inside`:
-        they are written in the description, and may have been set together with the rest."""
+        """What of the description's own figures holds in spite of what was set. Where it is none
+        without that (templates), nobody knows what its number of tokens was measured with."""
+        try:
+            first = described(self.name, self.entry if self.base is None else self.base, ())
+        except SpecError:
+            first = described(self.name, self.entry, self.sets)
+            known, notes = of_description(self.name, service, first, manifest)
+            known.pop("kv_tokens", None)
+            return known, notes
+        return of_description(self.name, service, first, manifest)
+
+    def _held(
+        self, figures: Mapping[str, int], manifest: Mapping[str, Any]
+    ) -> tuple[dict[str, int], tuple[str, ...]]:
+        """What of the figures that were typed, which are of the description as it is written, holds
+        in spite of what was set. Where that alone is none, what was set at first stands for it."""
         if not figures:
             return {}, ()
         try:
-            written = described(self.name, entry, ())
+            first = described(self.name, self.entry, ())
         except SpecError:
-            written = described(self.name, self.entry, self.sets)
-        as_was, memory = _figures(written), ("gpu_free_before", "gpu_free_after")
-        if inside and any(figures.get(name) != as_was.get(name) for name in memory):
-            return dict(figures), ()  # they were set as well
-        return held(figures, outline(self.name, written), manifest)
-
-    @property
-    def _first(self) -> Mapping[str, Any]:
-        return self.entry if self.base is None else self.base
-
-    def _as_written(self, known: Mapping[str, int], manifest: Mapping[str, Any]) -> bool:
-        """Whether the description's number of tokens holds in spite of what was set: it is of the
-        settings beside which it is written. Where those are templates, nobody knows."""
-        try:
-            written = described(self.name, self._first, ())
-        except SpecError:
-            return False
-        if known["kv_tokens"] != _figures(written).get("kv_tokens"):
-            return True  # it was set as well
-        return _alike(outline(self.name, written), manifest)
+            first = described(self.name, self.entry, self.sets)
+        return held(figures, outline(self.name, first), manifest)
 
     def case(self, sets: Sequence[str] = ()) -> Case:
         """Raises NoForecast for a model that is not forecast."""
@@ -177,39 +162,11 @@ def _sized(whole: Case) -> Case:
     return replace(whole, beginning=replace(whole.beginning, model_bytes=size))
 
 
-def _figures(service: Service) -> dict[str, int]:
-    """memory.calibration of a description; only what is written."""
-    written = service.memory.calibration.model_dump()
-    return {name: int(value) for name, value in written.items() if value is not None}
-
-
 def described(name: str, entry: Mapping[str, Any], sets: Sequence[str]) -> Service:
     services, found = check({name: changed(entry, sets)}, {})
     if found:
         raise SpecError(found)
     return services[name]
-
-
-# The tier may change the attention backend and its buffers, but not what is left for KV: that is
-# divided before any backend is made.
-_TIER = ("enable-hierarchical-cache", "hicache-io-backend", "hicache-mem-layout")
-
-
-def _alike(one: Mapping[str, Any], two: Mapping[str, Any]) -> bool:
-    """Whether two manifests get the same number of tokens from the same GPUs."""
-    return _key(one) == _key(two)
-
-
-def _key(manifest: Mapping[str, Any]) -> str:
-    flags = {k: v for k, v in manifest["flags"].items() if k not in _TIER}
-    gpus = manifest["gpus"]
-    return gpu_key(
-        manifest["engine"]["version"],
-        manifest["model"]["path"],
-        None if gpus is None else len(gpus),
-        flags,
-        manifest["env"],
-    )
 
 
 # GiB: well above what there is (288 GB of a B300 or MI355X; 6 TiB of a host).

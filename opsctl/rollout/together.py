@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from opsctl import forecast
+from opsctl.forecast import owned
 from opsctl.forecast.expectation import Forecast
 from opsctl.forecast.fit import NOT
 from opsctl.forecast.host.memory import process
@@ -70,7 +71,9 @@ def judge(
 
 
 def _forecast(service: Service, release: Release, facts: Facts) -> Forecast:
-    return forecast.forecast(release.manifest, facts, service.memory.calibration)
+    manifest = release.manifest
+    figures, told = owned.of_description(release.service, service, service.shared, manifest)
+    return forecast.forecast(manifest, facts, figures, told)
 
 
 def others(

@@ -58,6 +58,10 @@ def check(
         found += wrong
         if service is not None and not wrong:
             right[name] = service
+            if name in services and changes.get(name):
+                shared, wrong = _service(name, services[name], login)
+                if shared is not None and not wrong:  # alone it may be no description at all
+                    right[name] = service.changed_from(shared)
         else:
             wrongs[name] = written
     return right, found + conflicts(right, wrongs)

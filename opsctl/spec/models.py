@@ -7,7 +7,15 @@ from __future__ import annotations
 
 from typing import Any, Literal, Self
 
-from pydantic import BaseModel, ByteSize, ConfigDict, Field, SecretStr, model_validator
+from pydantic import (
+    BaseModel,
+    ByteSize,
+    ConfigDict,
+    Field,
+    PrivateAttr,
+    SecretStr,
+    model_validator,
+)
 
 from opsctl.spec.kinds import (
     Address,
@@ -276,6 +284,20 @@ class Service(Strict):
     memory: Memory = Field(default_factory=Memory, description="Host memory.")
     gates: Gates = Field(default_factory=Gates, description="What is demanded of a start.")
     timing: Timing = Field(default_factory=Timing, description="How long things may take.")
+
+    # Before one host's own changes; None where it has none. Figures that the owner measured were
+    # written beside it.
+    _shared: Service | None = PrivateAttr(None)
+
+    @property
+    def shared(self) -> Service | None:
+        return self._shared
+
+    def changed_from(self, shared: Service) -> Self:
+        """The same, of a host whose own changes made it of `shared`."""
+        copy = self.model_copy()
+        copy._shared = shared
+        return copy
 
     @model_validator(mode="after")
     def _one_place_each(self) -> Self:

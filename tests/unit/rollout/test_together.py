@@ -8,10 +8,13 @@ from typing import Any
 import pytest
 
 from opsctl.forecast.fit import FITS, NOT
+from opsctl.forecast.question import Question
 from opsctl.release.diff import restart_reasons
 from opsctl.release.render import render
 from opsctl.rollout import together
 from opsctl.rollout.together import judge, others
+from opsctl.spec.load import check
+from opsctl.spec.merge import merge
 from tests.unit.rollout.test_staging import CONFIG, GIB, NO_SWAP, service
 
 POOLS = {4.0: 637109 * 70272 * 8, 2.0: 318555 * 70272 * 8}  # bytes of all ranks
@@ -116,6 +119,51 @@ def test_what_is_not_deployed_now_counts_as_the_host_tells_it() -> None:
     told = facts(500, neighbour("old", 2.0, runs=False))
     assert verdicts({"a": 4.0}, {"a": told}) == {"a": NOT}
     assert [one["service"] for one in others("a", told, {})] == ["old"]
+
+
+MEMORY = {"gpu_free_before": "94.05GiB", "gpu_free_after": "21.71GiB", "kv_tokens": 159277}
+
+
+# one host's own change → tokens that are forecast from the group's figures; None: none are known
+@pytest.mark.parametrize(
+    ("change", "tokens", "note"),
+    [
+        ({}, 159277, ""),
+        ({"flags": {"hicache-ratio": 3.0}}, 159277, ""),
+        ({"flags": {"mem-fraction-static": 0.9}}, "more", ""),  # its memory still holds
+        ({"flags": {"tp-size": 4}}, None, "are of tp-size 8, as described"),
+        ({"gpus": [0, 1, 2, 3, 4, 5, 6, 7]}, None, "are of all GPUs, as described"),
+        (
+            {
+                "flags": {"tp-size": 4},
+                "memory": {
+                    "calibration": {"gpu_free_after": "29.4GiB", "kv_tokens": 276_750}
+                },  # measured with the change
+            },
+            276_750,
+            "",
+        ),
+    ],
+)
+def test_one_hosts_own_change_is_judged_as_the_command_judges_it(
+    change: dict[str, Any], tokens: Any, note: str
+) -> None:
+    written = service(2.0).model_dump(mode="json", exclude_unset=True)
+    written["memory"]["calibration"] = MEMORY
+    services, wrong = check({"a": written}, {"a": change} if change else {})
+    assert not wrong
+    told = {**facts(500), "gpus": []}
+    bare = {"a": render("a", services["a"])}
+    found = judge(services, bare, {"a": told})["a"].found
+    asked = Question("a", merge({"a": written}, {"a": change})["a"], told, base=written).asked()
+    known = asked.calibration  # what `opsctl forecast` takes of them
+    assert (found.case.measured.tokens if found.case else None) == known.get("kv_tokens")
+    if found.result is not None and found.result.device.tokens is not None:
+        value = found.result.device.tokens.value
+        assert value > 159277 if tokens == "more" else value == tokens
+    else:
+        assert tokens is None
+    assert any(note in text for text in found.notes) if note else known
 
 
 def test_a_start_that_may_take_hours_widens_its_units_start_limit(
