@@ -37,12 +37,13 @@ def mirror(
     _run([*command, *ends])
     files = listing.local(landing, source)
     progress.set(state="hashing", of=sum(f["size"] for f in files), of_files=len(files))
-    return landing, files, {f["path"]: _checked(landing, f, progress) for f in files}
+    keep = source.get("page_cache") == "keep"
+    return landing, files, {f["path"]: _checked(landing, f, keep, progress) for f in files}
 
 
-def _checked(landing: Path, file: Dict[str, Any], progress: Progress) -> str:
+def _checked(landing: Path, file: Dict[str, Any], keep: bool, progress: Progress) -> str:
     """Its hash. What is wrong is removed, so that the next run brings it anew."""
-    found = hashed_file(landing / file["path"], file["hash"], file["size"])
+    found = hashed_file(landing / file["path"], file["hash"], file["size"], keep)
     if file["hash"] not in (None, found):
         os.unlink(str(landing / file["path"]))
         raise Wrong(f"{file['path']} has the hash {found} instead of {file['hash']}")

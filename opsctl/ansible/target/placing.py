@@ -72,13 +72,18 @@ def take_over(
             progress.note(f"{file['path']}: taken from {source.parent.name}")
 
 
-def hashed_file(path: Path, hashed: Optional[str], size: Optional[int]) -> str:
+def hashed_file(
+    path: Path, hashed: Optional[str], size: Optional[int], keep_cached: bool = False
+) -> str:
+    """Its hash; what was read is on the disk then, and let go of by the page cache."""
     total = hasher(hashed, size)
     with path.open("rb") as file:
         while True:
             chunk = file.read(CHUNK)
             if not chunk:
-                os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+                os.fsync(file.fileno())  # rsync leaves that to the kernel
+                if not keep_cached:
+                    os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
                 return named(hashed, total.hexdigest())
             total.update(chunk)
 

@@ -8,6 +8,7 @@ import json
 import os
 import random
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -19,12 +20,15 @@ from typing import Any
 
 import pytest
 
+from opsctl.ansible.described import needs
 from opsctl.ansible.program import fetch_program
-from opsctl.ansible.target import fetch, fetched, listing, placing, signing
+from opsctl.ansible.target import fetch, fetched, listing, mirrored, placing, signing
 from opsctl.ansible.target.download import Pace, range_fault
 from opsctl.ansible.target.model import main as role
 from opsctl.ansible.target.model import needed, unused
+from opsctl.ansible.target.progress import Progress
 from opsctl.ansible.target.web import Wrong, told
+from opsctl.spec import load
 
 _spec = importlib.util.spec_from_file_location(
     "model_source", Path(__file__).with_name("model_source.py")
@@ -345,6 +349,55 @@ def test_a_limit_is_kept() -> None:
     for _ in range(10):
         pace.take(500_000)
     assert 4.5 < waits[-1] <= 5.0
+
+
+def test_a_limit_of_the_description_is_kept_by_the_whole_fetch(path: Path) -> None:
+    """4 MB of all connections together at 4 MB/s: a second, where there is no other limit."""
+    model = {"path": str(path), "source": hub("http://mirror:1", limit="4MB")}
+    tiny = {"model": model, "engine": {"version": "0.5.9"}}
+    services = load({"hosts": {"h1": {"sglang_services": {"tiny": tiny}}}}, "h1")
+    source = needs(services, Path("/inv"))["folders"][0]["source"]
+    stock = src.Stock(src.small_model(4, 1_000_000))
+    with src.served(stock) as address:
+        began = time.monotonic()
+        run(path, source | {"endpoint": address})
+        assert time.monotonic() - began > 0.8
+    whole(path, stock.files)
+    assert [w for w in mirrored._command(source) if "bwlimit" in w] == ["--bwlimit=3906"]  # KiB
+
+
+@pytest.mark.parametrize(("asked", "dropped"), [({}, 7), ({"page_cache": "keep"}, 0)])
+def test_the_page_cache_is_let_go_of_unless_the_description_keeps_it(
+    path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, asked: Any, dropped: int
+) -> None:
+    advised: list[str] = []
+
+    def advise(file: int, *_: int) -> None:
+        advised.append(str(Path(f"/proc/self/fd/{file}").readlink()))
+
+    monkeypatch.setattr(os, "posix_fadvise", advise)
+    stock = src.Stock(src.small_model(4, 200_000))
+    with src.served(stock) as address:
+        run(path, hub(address, **asked))
+    assert len(set(advised)) == dropped
+    advised.clear()
+    landed = tmp_path / "landed"
+    landed.mkdir()
+    for name, body in stock.files.items():
+        (landed / name).parent.mkdir(exist_ok=True)
+        (landed / name).write_bytes(body)
+
+    def copied(command: list[str]) -> str:
+        if "--dry-run" not in command:
+            shutil.copytree(landed, command[-1], dirs_exist_ok=True)
+        return ""
+
+    monkeypatch.setattr(mirrored, "_run", copied)
+    state = tmp_path / "part" / fetched.STATE
+    state.mkdir(parents=True)
+    progress = Progress(tmp_path / "progress.json")
+    mirrored.mirror({"rsync": "h:/m", **asked}, tmp_path, state.parent, progress)
+    assert len(set(advised)) == dropped
 
 
 @pytest.mark.parametrize("name", ["../x", "/etc/passwd", "a//b", "", ".opsctl-model.json", "a/.."])
