@@ -135,6 +135,7 @@ def _host(manifest: Mapping[str, Any], memory: HostMemory | None, answer: Answer
         "cgroup_limit": min(limits, default=0) / GiB if "cgroups" in answer else None,
         "driver": driver(str(answer.get("driver") or "")),
         "container": answer.get("container"),
+        "shm": answer["shm"] / GiB if answer.get("shm") is not None else None,
         **{name: unit.get(name) for name in ("kill_mode", "memlock", "nofile")},
     }
     if memory is not None:

@@ -67,6 +67,7 @@ def facts(
             "unit": unitfacts.of(state.properties),
             "driver": unitfacts.driver(),
             "container": unitfacts.container(),
+            "shm": unitfacts.shm(),
             "kernels": kernelcache.of(f"/var/cache/opsctl/{service}", starts),
             "others": _others(places, others),
             "standing": standing,

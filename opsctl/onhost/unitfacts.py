@@ -34,5 +34,14 @@ def driver(text: Optional[str] = None) -> str:
     return found[1] if found else ""
 
 
+def shm(path: str = "/dev/shm") -> Optional[int]:
+    """Bytes that /dev/shm can hold; None if it cannot be told."""
+    try:
+        disk = os.statvfs(path)
+    except OSError:
+        return None
+    return disk.f_frsize * disk.f_blocks
+
+
 def container() -> bool:
     return os.path.exists(CONTAINER)

@@ -42,6 +42,7 @@ KNOWN: dict[str, dict[str, str]] = {
         "hugepages": "GiB reserved as huge pages",
         "cgroup_limit": "GiB that a cgroup above the service allows; 0: no limit",
         "container": "whether the engine runs in a container",
+        "shm": "GiB of /dev/shm",
         "numa": "NUMA nodes",
         "driver": "version of the GPU driver as a number: 570.17",
         "services": "engine services on this host",

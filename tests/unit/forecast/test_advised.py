@@ -60,6 +60,7 @@ ANSWER: dict[str, Any] = {
     "unit": {"kill_mode": "process", "nofile": 1024, "memlock": -1},
     "driver": "580.65.06",
     "container": False,
+    "shm": 2 * GiB,
 }  # fmt: skip
 
 
@@ -87,7 +88,7 @@ def test_a_host_that_told_everything(seen: list[Facts]) -> None:
     assert facts.host["swap_used"] == 1.0
     assert facts.host["driver"] == 580.65
     assert (facts.host["kill_mode"], facts.host["memlock"]) == ("process", -1)
-    assert facts.host["container"] is False
+    assert (facts.host["container"], facts.host["shm"]) == (False, 2.0)
     assert facts.forecast["context"] == 262144
     assert facts.forecast["verdict"]
 

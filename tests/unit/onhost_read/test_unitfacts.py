@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import shutil
+from pathlib import Path
+
 import pytest
 
 from opsctl.onhost import unitfacts
@@ -24,3 +27,9 @@ def test_limits() -> None:
     told = {"KillMode": "mixed", "LimitNOFILE": "1048576", "LimitMEMLOCK": "infinity"}
     assert unitfacts.of(told) == {"kill_mode": "mixed", "nofile": 1048576, "memlock": -1}
     assert unitfacts.of({}) == {"kill_mode": None, "nofile": None, "memlock": None}
+
+
+def test_shared_memory(tmp_path: Path) -> None:
+    size = unitfacts.shm(str(tmp_path))
+    assert size is not None and size == shutil.disk_usage(tmp_path).total
+    assert unitfacts.shm(str(tmp_path / "none")) is None
