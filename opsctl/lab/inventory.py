@@ -21,7 +21,8 @@ HOSTS = """\
     ansible_python_interpreter: /usr/bin/python3
 """
 SERVICES = """\
-# The reference deployment, on lab hosts. Change hicache-ratio to 4.0 and deploy again.
+# The reference deployment, on lab hosts. Change hicache-ratio to 4.0 and deploy again. The stand-in
+# engine has figures of real starts for 2.0, for 4.0 and without the tier; it makes no others up.
 # The times are short because the stand-in engine's clock is: 200 of its seconds take one.
 sglang_services:
   kimi:

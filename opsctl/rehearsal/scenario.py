@@ -7,7 +7,7 @@ assumed in the file. A command line for which the file has no figures is refused
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -79,15 +79,34 @@ class Scenario:
         found = [e for e in entries if matches(e.get("when", {}), flags)]
         if len(found) == 1:
             return found[0]
-        names = sorted({name for e in entries for name in e.get("when", {})})
-        asked = ", ".join(f"{n}={flags.get(n, False)}" for n in names)
-        known = "; ".join(
-            ", ".join(f"{n}={v}" for n, v in e.get("when", {}).items()) for e in entries
-        )
-        problem = "no figures" if not found else "more than one set of figures"
+        if found:
+            raise ScenarioError(f"scenario {self.name}: several entries of [[{table}]] fit at once")
         raise ScenarioError(
-            f"scenario {self.name} has {problem} in [[{table}]] for {asked}; it has: {known}"
+            f"scenario {self.name} {_refusal(entries, flags)}; it has figures of real starts only"
         )
+
+
+def _refusal(entries: Sequence[Mapping[str, Any]], flags: Mapping[str, Any]) -> str:
+    """What cannot be played, and what can be set instead."""
+    conditions = [entry.get("when", {}) for entry in entries]
+    known: dict[str, list[Any]] = {}
+    for name, value in (pair for when in conditions for pair in when.items()):
+        known.setdefault(name, [])
+        known[name] += [value] if value not in known[name] else []
+    wrong = [name for name in known if flags.get(name, False) not in known[name]]
+    if wrong:
+        return ", ".join(
+            f"plays {name} {' or '.join(map(_word, known[name]))}, not "
+            f"{_word(flags.get(name, False))}"
+            for name in wrong
+        )
+    asked = ", ".join(f"{name} {_word(flags.get(name, False))}" for name in known)
+    told = "; ".join(", ".join(f"{n} {_word(v)}" for n, v in when.items()) for when in conditions)
+    return f"does not play {asked} together, but: {told}"
+
+
+def _word(value: Any) -> str:
+    return {True: "on", False: "unset"}[value] if isinstance(value, bool) else str(value)
 
 
 def matches(when: Mapping[str, Any], flags: Mapping[str, Any]) -> bool:

@@ -103,7 +103,7 @@ def test_figures_that_the_file_does_not_have_end_it(host) -> None:  # type: igno
     rehearse.play(host.name, rehearse.REFERENCE.read_text())
     host.sh(UNIT + FLAGS.format(ratio="3.0"))
     until(host, "systemctl show play -p ActiveState | grep failed")
-    assert "no figures in [[host_pool]] for" in host.sh("journalctl -u play").stdout
+    assert "plays hicache-ratio 4.0 or 2.0, not 3.0" in host.sh("journalctl -u play").stdout
     assert "status=1/FAILURE" in host.sh("systemctl status play", check=False).stdout
 
 

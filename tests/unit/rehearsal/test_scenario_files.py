@@ -61,8 +61,28 @@ def test_a_ratio_without_figures_is_refused_by_name() -> None:
     scenario = read(packaged()["reference"])
     asked = flags("--hicache-ratio=3.0")
     start = Start(scenario, asked, None)
-    with pytest.raises(ScenarioError, match=r"no figures .*hicache-ratio=3\.0.*hicache-ratio=4\.0"):
+    with pytest.raises(ScenarioError) as refused:
         steps(start, ranks(asked)[0])
+    assert str(refused.value) == (
+        "scenario reference plays hicache-ratio 4.0 or 2.0, not 3.0; "
+        "it has figures of real starts only"
+    )
+
+
+def test_what_the_readme_and_the_example_set_for_one_host_can_be_played() -> None:
+    """A newcomer tries them in the lab, and must not end in a restore."""
+    root = Path(__file__).resolve().parents[3]
+    texts = {
+        path: (root / path).read_text()
+        for path in ("README.md", "inventory/example/host_vars/gpu-02.yml",
+                     "inventory/example/group_vars/kimi.yml")
+    }  # fmt: skip
+    for path, text in texts.items():
+        ratios = re.findall(r"hicache-ratio: ([\d.]+)", text)
+        assert ratios, path
+        for ratio in ratios:
+            asked = flags(f"--hicache-ratio={ratio}")
+            assert steps(Start(read(packaged()["reference"]), asked, None), ranks(asked)[0])
 
 
 @pytest.mark.parametrize(
