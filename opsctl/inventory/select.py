@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
+from fnmatch import fnmatchcase
 
 from opsctl.errors import NothingSelected
 from opsctl.inventory.model import Book, BookEntry
@@ -41,8 +42,8 @@ def select(
     bare: bool = False,
     undescribed: bool = False,
 ) -> Selected:
-    """`limit` names hosts or groups; `bare` also takes hosts that no service is described for.
-    `undescribed`: where every host is named, its services may be any; only the host can tell.
+    """`limit` names hosts, groups or globs of either; `!PART` leaves them out, `&PART` all others.
+    `bare` also takes hosts that no service is described for. `undescribed`: where every host is named, its services may be any; only the host can tell.
 
     Raises NothingSelected, which names what there is.
     """
@@ -79,18 +80,37 @@ def _may_be_one(service: str) -> bool:
 
 
 def _limited(book: Book, limit: Sequence[str]) -> list[BookEntry]:
-    if not limit:
-        return list(book.hosts.values())
-    groups = {"all", *(g for entry in book.hosts.values() for g in entry.groups)}
+    """Hosts by Ansible's own rules for --limit: what is named, less what is not also in each
+    `&PART`, less each `!PART`; all hosts, if nothing is named but such parts."""
+    plain = [part for part in limit if part[0] not in "&!"]
+    chosen = set().union(*(_matched(book, part) for part in plain)) if plain else set(book.hosts)
     for part in limit:
-        if part not in book.hosts and part not in groups:
-            raise _unknown("host or group", part, [*book.hosts, *sorted(groups - {"all"})], book)
-    wanted = set(limit)
-    return [
-        entry
-        for entry in book.hosts.values()
-        if entry.name in wanted or "all" in wanted or wanted & set(entry.groups)
-    ]
+        if part[0] == "&":
+            chosen &= _matched(book, part[1:])
+    for part in limit:
+        if part[0] == "!":
+            chosen -= _matched(book, part[1:])
+    if limit and not chosen:
+        raise NothingSelected(
+            f"nothing selected: --limit {','.join(limit)} leaves no host of {book.path}; "
+            f"there is: {', '.join(book.hosts) or 'none'}"
+        )
+    return [entry for entry in book.hosts.values() if entry.name in chosen]
+
+
+def _matched(book: Book, part: str) -> set[str]:
+    """Names of the hosts of one host, group or glob. Unlike Ansible, which ignores a part that
+    matches nothing, this raises NothingSelected: behind a `!` a typing error would take a host
+    along that was to be left alone."""
+    groups: dict[str, set[str]] = {"all": set(book.hosts)}
+    for entry in book.hosts.values():
+        for group in entry.groups:
+            groups.setdefault(group, set()).add(entry.name)
+    found = {name for name in book.hosts if fnmatchcase(name, part)}
+    found |= {name for group, names in groups.items() if fnmatchcase(group, part) for name in names}
+    if not found:
+        raise _unknown("host or group", part, [*book.hosts, *sorted(set(groups) - {"all"})], book)
+    return found
 
 
 def _unknown(kind: str, name: str, known: Iterable[str], book: Book) -> NothingSelected:

@@ -1,7 +1,7 @@
 """The playbooks on real hosts, with the stand-in engine: deploy, again, change, verify, go back.
 
-The tests build on each other, as an operator's day does. h1 is reached as root, h2 as a user with
-sudo. Both play the reference deployment.
+The tests build on each other, as an operator's day does. h1 is reached as root; h2 through h1 only,
+as a user whose sudo asks for a password. Both play the reference deployment.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from opsctl.rehearsal import wheel
 pytestmark = pytest.mark.lab
 
 CANARY = "CANARY-7f3a9"
+SUDO = "CANARY-sudo-5c1e"
 TOP = share()
 # The reference deployment's own figures, as the stand-in's scenario logs them.
 MEASURED = {"gpu_free_before": "94.05GiB", "gpu_free_after": "21.71GiB"}
@@ -59,7 +60,7 @@ class Fleet:
             timeout=300,
             check=False,
         )
-        assert CANARY not in done.stdout + done.stderr
+        assert not any(secret in done.stdout + done.stderr for secret in (CANARY, SUDO))
         return done
 
     def describe(self, **flags: Any) -> None:
@@ -101,7 +102,7 @@ def told(output: str) -> list[str]:
 
 
 def reached(hosts: list[Any]) -> dict[str, Any]:
-    """The inventory's hosts: the first as root, the second by a user with sudo."""
+    """The inventory's hosts: the first as root, the second over it, by a user with sudo."""
     keys = shell.folder() / "ssh"
     login = {
         "ansible_ssh_private_key_file": str(keys / "id_ed25519"),
@@ -110,7 +111,19 @@ def reached(hosts: list[Any]) -> dict[str, Any]:
     }
     said = {host.name: {"ansible_host": host.address} for host in hosts}
     said[hosts[0].name] |= {"ansible_user": "root"}
-    said[hosts[1].name] |= {"ansible_user": "deploy", "ansible_become": True}
+    said[hosts[1].name] |= {
+        "ansible_user": "carol",
+        "ansible_become": True,
+        "ansible_become_password": SUDO,
+        "ansible_ssh_common_args": f"-F {keys / 'config'} -o ProxyJump={hosts[0].address}",
+    }
+    hosts[1].sh(
+        f"useradd -m -s /bin/bash carol && echo carol:{SUDO} | chpasswd && "
+        "cp -r /root/.ssh /home/carol/ && chown -R carol: /home/carol/.ssh && "
+        "echo 'carol ALL=(root) ALL' >/etc/sudoers.d/carol && "
+        f"echo 'AllowUsers root carol@{hosts[0].address}' >/etc/ssh/sshd_config.d/jump.conf && "
+        "systemctl restart ssh"
+    )
     return {"kimi": {"hosts": said, "vars": login}}
 
 
@@ -227,9 +240,9 @@ def test_postdeploy_checks_show_what_the_hosts_find(deployed: Fleet) -> None:
     )  # fmt: skip
     assert done.returncode == 0, done.stdout
     assert CANARY not in done.stdout
-    # 12 for each service and one for each host. In the lab no process may be given more locked
+    # 13 for each service and one for each host. In the lab no process may be given more locked
     # memory than the host has, which the checks find out by themselves.
-    assert re.search(r"\b24 passed, 2 skipped", done.stdout), done.stdout
+    assert re.search(r"\b26 passed, 2 skipped", done.stdout), done.stdout
     assert "may not raise limits" in done.stdout
 
 

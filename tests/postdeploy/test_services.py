@@ -8,7 +8,7 @@ import pytest
 
 from opsctl.onhost.hostfacts import parse_limits
 
-GATES = ("unit", "ranks", "health", "generation", "reasoning", "tools", "memory")
+GATES = ("unit", "drift", "ranks", "health", "generation", "reasoning", "tools", "memory")
 LEAST_OPEN_FILES = 1048576
 
 
@@ -18,6 +18,7 @@ def test_services_are_found(machine: Any) -> None:
 
 @pytest.mark.parametrize("gate", GATES)
 def test_gate(deployed: Any, gate: str) -> None:
+    """`drift`: whether the unit is still the one that was deployed, or hands have changed it."""
     check = deployed.checks.get(gate)
     if check is None:
         pytest.skip(f"the release does not ask for {gate}")

@@ -269,6 +269,15 @@ FLEET = Book(
         ((), ("old", "h2"), False, {"h1": ("kimi", "glm"), "h2": ("kimi",)}, True),
         ((), ("h2", "h1"), False, {"h1": ("kimi", "glm"), "h2": ("kimi",)}, False),
         ((), ("all",), True, {"h1": ("kimi", "glm"), "h2": ("kimi",), "bare": ()}, True),
+        # patterns, as Ansible takes them; hosts that a pattern chose were not named
+        ((), ("h*",), False, {"h1": ("kimi", "glm"), "h2": ("kimi",)}, True),
+        ((), ("h*", "!h1"), False, {"h2": ("kimi",)}, True),
+        ((), ("!h1", "h*"), False, {"h2": ("kimi",)}, True),
+        ((), ("!h1",), False, {"h2": ("kimi",)}, True),
+        ((), ("!old",), True, {"h2": ("kimi",), "bare": ()}, True),
+        ((), ("gpu", "&old"), False, {"h1": ("kimi", "glm")}, True),
+        ((), ("g?u", "!o*"), False, {"h2": ("kimi",)}, True),
+        ((), ("h[2-9]",), False, {"h2": ("kimi",)}, True),
     ],
 )
 def test_selections(services, limit, bare, chosen, wide):
@@ -282,6 +291,9 @@ def test_selections(services, limit, bare, chosen, wide):
     [
         (("kimmi",), (), "no service kimmi in inv; did you mean kimi?; there is: glm, kimi"),
         ((), ("h9",), "no host or group h9 in inv"),
+        ((), ("x*",), "no host or group x* in inv"),
+        ((), ("h*", "!h9"), "no host or group h9 in inv"),
+        ((), ("h1", "!gpu"), "--limit h1,!gpu leaves no host of inv; there is: h1, h2, bare"),
         (("glm",), ("h2",), "service glm on h2 is not described"),
         ((), ("bare",), "any service on bare is not described in inv; there is: h1 (kimi, glm)"),
     ],
