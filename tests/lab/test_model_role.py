@@ -19,8 +19,10 @@ from typing import Any
 import pytest
 import yaml
 
-from opsctl.lab import shell
+from opsctl.lab import inventory as lab_inventory
+from opsctl.lab import rehearse, shell
 from opsctl.paths import share
+from opsctl.rehearsal import model_files, wheel
 
 _spec = importlib.util.spec_from_file_location(
     "model_source", share() / "tests" / "unit" / "ansible" / "model_source.py"
@@ -69,12 +71,12 @@ class Fleet:
         said = yaml.safe_dump({"sglang_services": {"tiny": service}})
         (self.folder / "host_vars" / f"{host.name}.yml").write_text(said)
 
-    def began(self, host: Any, *more: str) -> subprocess.Popen[str]:
+    def began(self, host: Any, *more: str, book: str = "") -> subprocess.Popen[str]:
         top = share()
         return subprocess.Popen(
             [
                 *(str(Path(sys.executable).with_name("ansible-playbook")), "-v"),
-                *("-i", str(self.folder), str(self.folder.parent / "book.yml")),
+                *("-i", str(self.folder), book or str(self.folder.parent / "book.yml")),
                 *("--limit", host.name, *more),
             ],
             env={
@@ -90,8 +92,8 @@ class Fleet:
             start_new_session=True,
         )
 
-    def play(self, host: Any, *more: str, rc: int = 0) -> str:
-        began = self.began(host, *more)
+    def play(self, host: Any, *more: str, rc: int = 0, book: str = "") -> str:
+        began = self.began(host, *more, book=book)
         said, _ = began.communicate(timeout=300)
         assert began.returncode == rc, said
         assert "CANARY" not in said
@@ -224,3 +226,37 @@ def test_from_a_peer_with_the_hashes_that_it_was_fetched_with(fleet: Fleet, stoc
     said = fleet.play(host, rc=2)
     assert "model-00001-of-00003.safetensors has the hash sha256:" in said
     assert host.sh(f"ls {PATH}", check=False).returncode != 0
+
+
+def test_a_whole_deployment_fetches_its_model_first(fleet: Fleet, tmp_path: Path) -> None:
+    """deploy.yml on a host that has nothing: environment, model from a mirror, service, gates; then
+    another revision, which is not put under the feet of the service that runs."""
+    host, deploy = fleet.hosts[1], str(share() / "playbooks" / "deploy.yml")
+    host.sh("rm -rf /srv/models")
+    version, model = "0.5.23", tmp_path / "tiny"
+    rehearse.prepare(host.name, share() / "opsctl" / "rehearsal/scenarios/small-0.5.23.toml")
+    wheel.build(version, fleet.folder.parent / "wheels")
+    model_files.make(model, model_files.TINY, 3_000_000, 1)
+    stock = src.Stock({p.name: p.read_bytes() for p in model.iterdir()})
+    text = lab_inventory.SMALL.format(version=version, wheels="../wheels")
+    with src.served(stock, bridge()) as address:
+        said = yaml.safe_load(text)
+        source = {"url": f"{address}/plain", "limit": "2MB"}
+        said["sglang_services"]["tiny"]["model"] = {"path": PATH, "source": source}
+        (fleet.folder / "host_vars" / f"{host.name}.yml").write_text(yaml.safe_dump(said))
+        done = fleet.play(host, "--diff", book=deploy)
+        assert f"+url {address}/plain" in done, done
+        whole(host, stock.files)
+        running = "systemctl show -P InvocationID,ActiveState sglang-tiny"
+        before = host.sh(running).stdout
+        assert "active" in before.split() and len(before.split()) == 2
+        asked = len(stock.hits)
+        assert "changed=0" in fleet.play(host, book=deploy)
+        assert len(stock.hits) == asked  # a model that stands is not asked for again
+        stock.files["config.json"] += b"\n"
+        changed = {**source, "manifest_sha256": hashlib.sha256(stock.manifest()).hexdigest()}
+        said["sglang_services"]["tiny"]["model"]["source"] = changed
+        (fleet.folder / "host_vars" / f"{host.name}.yml").write_text(yaml.safe_dump(said))
+        refused = fleet.play(host, rc=2, book=deploy)
+    assert "another revision is described, and process" in refused
+    assert "another model.path" in refused and host.sh(running).stdout == before
