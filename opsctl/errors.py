@@ -17,8 +17,22 @@ OpsctlError
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import TypeVar
+
+T = TypeVar("T", bound=Hashable)
+
+
+def folded(found: Iterable[tuple[str, T]]) -> list[tuple[str, T]]:
+    """(host, what) of many hosts → ("h1, h2", what): what is the same on several is told once, in
+    the order in which it was met first."""
+    hosts: dict[T, list[str]] = {}
+    for host, what in found:
+        named = hosts.setdefault(what, [])
+        if host not in named:
+            named.append(host)
+    return [(", ".join(named), what) for what, named in hosts.items()]
 
 
 @dataclass(frozen=True)

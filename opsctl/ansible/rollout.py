@@ -161,7 +161,7 @@ def wanted(host: str, service: str, staged: Any) -> rollout.Wanted:
             f"no release of {service} was staged in this run",
             host=host,
             step="rollout",
-            hint="run deploy.yml from its beginning",
+            hint="run the playbook from its beginning, without --start-at-task or --tags",
         )
     taken = Takeover.from_json(found.get("takeover"))
     return rollout.Wanted(str(found["digest"]), found["manifest"], takeover=taken)

@@ -161,9 +161,11 @@ def _show(told: Sequence[Told], settings: Settings, lost: Mapping[str, Any] | No
 
     if settings.form is Output.text:
         from opsctl.views.forecast import drawing
+        from opsctl.views.once import Once
 
+        once = Once()
         for one in told:
-            show(drawing(one), settings, width=page())
+            show(drawing(one, once), settings, width=page())
     elif lost is None:
         data(answer(told[0]), settings.form)
     else:

@@ -150,7 +150,7 @@ def _ended(run: Callable[[], None], settings: Settings) -> int:
     except OpsctlError as error:
         if settings.debug:
             _traceback()
-        _complain(error)
+        _complain(error, settings.inventory)
         return error.exit_code
     except KeyboardInterrupt:
         sys.stderr.write("interrupted\n")
@@ -230,10 +230,10 @@ def _option(name: str, annotation: Any, default: Any) -> inspect.Parameter:
     )
 
 
-def _complain(error: OpsctlError) -> None:
+def _complain(error: OpsctlError, inventory: Path | None = None) -> None:
     from opsctl.views.errors import lines
 
-    sys.stderr.write("\n".join(lines(error)) + "\n")
+    sys.stderr.write("\n".join(lines(error, inventory)) + "\n")
 
 
 def _unexpected(error: Exception) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from opsctl.errors import LockHeld, NothingSelected, OpsctlError, Unreachable
+from opsctl.errors import LockHeld, NothingSelected, OpsctlError, Unreachable, folded
 from opsctl.release.diff import quiet_reasons, restart_reasons, verdict
 from opsctl.rollout.model import SAME, ZERO, Action, Key, Kind, Op, Plan, Wanted
 from opsctl.rollout.order import ordered
@@ -86,7 +86,9 @@ def _all_answered(
     kind = Unreachable if any(isinstance(e, Unreachable) for e in silent.values()) else OpsctlError
     raise kind(
         "nothing was touched, since not every selected host answers: "
-        + "; ".join(f"{host}: {error.message}" for host, error in silent.items()),
+        + "; ".join(
+            f"{hosts}: {text}" for hosts, text in folded((h, e.message) for h, e in silent.items())
+        ),
         host=next(iter(silent)),
         step=first.step,
         hint=first.hint or "leave a host out with --limit",

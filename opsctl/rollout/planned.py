@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from opsctl.errors import DoesNotFit, LockHeld, OpsctlError, SpecError, Unreachable
+from opsctl.errors import DoesNotFit, LockHeld, OpsctlError, SpecError, Unreachable, folded
 from opsctl.forecast.values import Figure
 from opsctl.rollout import duration
 from opsctl.rollout.foresight import Detail, detail
 from opsctl.rollout.model import Action, Key, Plan, Wanted
 from opsctl.rollout.plan import draw
-from opsctl.rollout.staging import UNFIT_HINT, Staged
+from opsctl.rollout.staging import PREPARE_HINT, UNFIT_HINT, Staged
+from opsctl.spec.load import together
 
 # The gravest first: one exit code must name what matters most (as with the results of a run).
 _GRAVE: tuple[type[OpsctlError], ...] = (DoesNotFit, LockHeld, Unreachable, OpsctlError)
@@ -44,12 +45,16 @@ class Planned:
             return None
         specs = [error for _, error in found if isinstance(error, SpecError)]
         if specs:
-            return SpecError([problem for error in specs for problem in error.problems])
+            return SpecError(together([problem for e in specs for problem in e.problems]))
         kinds = [kind for kind in _GRAVE if any(isinstance(error, kind) for _, error in found)]
         if len(found) == 1:
             return found[0][1]
         first = next(error for _, error in found if isinstance(error, kinds[0]))
-        lines = [f"{_where(key)}: {error.message}" for key, error in found]
+        told = folded((host, (service, error.message)) for (host, service), error in found)
+        if len(told) == 1 and len(found) > 1:
+            hosts, (service, text) = told[0]
+            return kinds[0](text, host=hosts, step=service, hint=first.hint, log=first.log)
+        lines = [f"{_where((hosts, service))}: {text}" for hosts, (service, text) in told]
         words = "nothing can be done before these are settled"
         return kinds[0]("\n".join([words, *lines]), hint=first.hint)
 
@@ -61,8 +66,7 @@ class Planned:
                 yield key, DoesNotFit(one.unfit, hint=UNFIT_HINT, **where)
             elif one.problems:
                 text = "; ".join(one.problems)
-                hint = "ansible-playbook deploy.yml prepares hosts; opsctl hosts shows them"
-                yield key, OpsctlError(f"would not start: {text}", hint=hint, **where)
+                yield key, OpsctlError(f"would not start: {text}", hint=PREPARE_HINT, **where)
 
 
 def planned(

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from opsctl.errors import DoesNotFit, OpsctlError
+from opsctl.errors import DoesNotFit, OpsctlError, folded
 from opsctl.forecast.expectation import Forecast
 from opsctl.release.bundle import bundle
 from opsctl.release.diff import verdict
@@ -22,6 +22,7 @@ from opsctl.rollout.model import SAME, Takeover
 from opsctl.rollout.takeover import compare
 from opsctl.spec.models import Service
 
+PREPARE_HINT = "ansible-playbook playbooks/deploy.yml prepares hosts; opsctl doctor examines them"
 UNFIT_HINT = "lower hicache-ratio or mem-fraction-static, or override it with a reason"
 
 
@@ -165,9 +166,10 @@ def refuse(staged: Iterable[Staged], *, problems: bool = True) -> None:
             f"nothing was touched: {_told([(one, ', '.join(one.problems)) for one in wrong])}",
             host=wrong[0].host,
             step="preflight",
-            hint="ansible-playbook deploy.yml prepares hosts; opsctl hosts shows them",
+            hint=PREPARE_HINT,
         )
 
 
 def _told(found: Sequence[tuple[Staged, str]]) -> str:
-    return "; ".join(f"{one.service} on {one.host}: {text}" for one, text in found)
+    told = folded((one.host, (one.service, text)) for one, text in found)
+    return "; ".join(f"{service} on {hosts}: {text}" for hosts, (service, text) in told)

@@ -27,7 +27,7 @@ _WHOSE = {"description": "timing.cap", "forecast": "by the forecast", "usual": "
 def blocks(said: Detail, *, starts: bool) -> Iterator[Block]:
     """Named blocks may be the same on many hosts; those without a name are each host's own.
     A service that runs on as it is has only what needs somebody."""
-    yield "", [(f"! {problem}", "bold red") for problem in said.problems]
+    yield "problems", [(f"! {problem}", "bold red") for problem in said.problems]
     yield "", list(_verdict(said))
     if not starts:
         return

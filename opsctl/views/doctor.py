@@ -13,6 +13,7 @@ from opsctl.errors import OpsctlError, Unreachable
 from opsctl.onhost.doctor.fault import FAIL, PASS, UNKNOWN, WARN, Fault, Found, table
 from opsctl.remote.onhost import NoPython
 from opsctl.remote.sanitise import text as harmless
+from opsctl.views.plays import typeable
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -150,6 +151,6 @@ def report(found: Checks) -> RenderableType:
         if cause:
             drawn.add_row("", "", Text(harmless(cause), "dim"))
         if hint:
-            drawn.add_row("", "", Text(f"→ {harmless(hint)}"))
+            drawn.add_row("", "", Text(f"→ {harmless(typeable(hint))}"))
     lines = [Text.assemble(MARKS[PASS], " ", harmless(line)) for line in passed(found)]
     return Group(*([drawn] if drawn.row_count else []), *lines)

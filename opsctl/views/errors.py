@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from opsctl.errors import OpsctlError, SpecError
 from opsctl.remote.sanitise import text as harmless
+from opsctl.views.plays import typeable
 
 
-def lines(error: OpsctlError) -> list[str]:
+def lines(error: OpsctlError, inventory: Path | None = None) -> list[str]:
+    """`inventory`: as it was given; for commands that need it too."""
     if isinstance(error, SpecError):
         found = [f"error: {harmless(str(problem))}" for problem in error.problems]
         return [*found, f"{len(found)} problem{'s' if len(found) != 1 else ''} found."]
@@ -16,7 +20,7 @@ def lines(error: OpsctlError) -> list[str]:
     text += [f"  {part}" for part in more]
     text += [f"  │ {harmless(part)}" for part in error.log]
     if error.hint:
-        text.append(f"next: {harmless(error.hint)}")
+        text.append(f"next: {harmless(typeable(error.hint, inventory))}")
     return text
 
 

@@ -17,6 +17,7 @@ from opsctl.onhost.expect import left
 from opsctl.remote.sanitise import text as harmless
 from opsctl.views.figures import NONE, count, gb, gib, span
 from opsctl.views.fold import Hanging
+from opsctl.views.once import Line, Once
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -25,21 +26,24 @@ if TYPE_CHECKING:
 STYLE = {"fits": "bold green", "tight": "bold yellow", "does not fit": "bold red"}
 SEVERITY = {"critical": "bold red", "warn": "yellow", "info": "dim"}
 
+_NOTE = "note: "
+
 Row = tuple[str, str, str]  # what, the figure, where it comes from
 
 
-def drawing(told: Told) -> RenderableType:
+def drawing(told: Told, once: Once | None = None) -> RenderableType:
+    """`once`: what was told of other hosts already."""
     from rich.console import Group
 
+    once = once or Once()
     who = f"{told.host} {told.service}".strip()
     parts: list[RenderableType] = []
     if told.outlook is None:
         what = told.verdict if told.unfit else "not forecast"
         parts.append(Hanging(f"{who}: {what}: {harmless(told.refused)}", "bold red"))
-        parts += _advisories(told.advisories)
-        parts += [_hanging("note:", note, "dim") for note in told.notes]
+        parts += _known(who, told.advisories, told.notes, once)
     else:
-        parts += _told(who, told.outlook)
+        parts += _told(who, told.outlook, once)
     if told.solved is not None:
         parts += ["", *(Hanging(line) for line in solution(told.solved))]
     if told.unsolved:
@@ -52,14 +56,27 @@ def drawing(told: Told) -> RenderableType:
     return Group(*parts)
 
 
-def _told(who: str, said: Outlook) -> Iterator[RenderableType]:
+def _told(who: str, said: Outlook, once: Once) -> Iterator[RenderableType]:
     style = STYLE.get(said.verdict, "bold")
     yield Hanging(f"{who}: {headline(said)}", style)
     yield from (_hanging(" ", why, style) for why in said.result.fit.reasons)
     yield _hanging("model ", model(said), "")
     yield _figures(said)
-    yield from _advisories(said.advisories)
-    yield from (_hanging("note:", note, "dim") for note in said.notes)
+    yield from _known(who, said.advisories, said.notes, once)
+
+
+def _known(
+    who: str, advisories: Sequence[Advisory], notes: Sequence[str], once: Once
+) -> Iterator[RenderableType]:
+    blocks = (
+        ("advisories", list(_advisories(advisories))),
+        ("notes", [(f"{_NOTE}{note}", "dim") for note in notes]),
+    )
+    for text, style in once.lines(who, blocks):
+        if text.startswith(_NOTE):
+            yield _hanging(_NOTE.strip(), text.removeprefix(_NOTE), style)
+        else:
+            yield Hanging(text, style)
 
 
 def _hanging(label: str, text: str, style: str) -> RenderableType:
@@ -218,12 +235,12 @@ def _payoff(said: Outlook) -> Iterator[Row]:
     yield from said.payoff.rows()
 
 
-def _advisories(found: Sequence[Advisory]) -> Iterator[RenderableType]:
+def _advisories(found: Sequence[Advisory]) -> Iterator[Line]:
     for one in found:
         doubt = "" if one.certain else " (if it applies here)"
-        yield Hanging(f"{one.severity} {one.id}: {one.text}{doubt}", SEVERITY[one.severity])
+        yield f"{one.severity} {one.id}: {one.text}{doubt}", SEVERITY[one.severity]
         if one.severity != "info":
-            yield Hanging(f"  → {one.advice}", "dim")
+            yield f"  → {one.advice}", "dim"
 
 
 def _step(line: str) -> RenderableType:

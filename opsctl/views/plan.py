@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
+from opsctl.errors import folded
 from opsctl.remote.sanitise import text as harmless
 from opsctl.views.fold import Hanging
+from opsctl.views.once import Once
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -47,23 +49,32 @@ def drawing(steps: Sequence[Step], total: Figure | None = None) -> RenderableTyp
     from rich.console import Group
 
     parts: list[RenderableType] = []
-    told: dict[tuple[str, Any], str] = {}
-    for step in steps:
+    once = Once()
+    for step in joined(steps):
         style = "bold red" if step.blocked else "bold" if step.action else "dim"
         parts.append(Hanging(line(step), style))
-        same: dict[str, list[str]] = {}
-        for name, rows in _blocks(step):
-            first = told.setdefault((name, tuple(rows)), step.host)
-            if name and first != step.host:
-                same.setdefault(first, []).append(name)
-            else:
-                parts += [Hanging(f"  {harmless(text)}", style) for text, style in rows]
-        parts += [
-            Hanging(f"  the same as on {first}: {', '.join(names)}", "dim")
-            for first, names in same.items()
-        ]
+        told = once.lines(step.host, _blocks(step))
+        parts += [Hanging(f"  {harmless(text)}", style) for text, style in told]
     parts += [Hanging(text, "bold") for text in _closing(steps, total)]
     return Group(*parts)
+
+
+def joined(steps: Sequence[Step]) -> list[Step]:
+    """Hosts where the same cannot be planned for the same reason, and of which nothing else is
+    known, are one step."""
+
+    def alone(step: Step) -> bool:
+        return step.blocked and step.detail is None
+
+    same = folded((s.host, (s.service, s.reason)) for s in steps if alone(s))
+    names = {what: hosts for hosts, what in same}
+    found: list[Step] = []
+    for step in steps:
+        if not alone(step):
+            found.append(step)
+        elif hosts := names.pop((step.service, step.reason), None):
+            found.append(replace(step, host=hosts))
+    return found
 
 
 def _blocks(step: Step) -> Iterator[tuple[str, list[Line]]]:

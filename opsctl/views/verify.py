@@ -14,6 +14,7 @@ from opsctl.remote.sanitise import text as harmless
 from opsctl.views import advisories, checks
 from opsctl.views.document import Said, overridden
 from opsctl.views.fold import Hanging
+from opsctl.views.once import Line, Once
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -23,7 +24,7 @@ def report(said: Mapping[str, Said]) -> RenderableType:
     from rich.console import Group
 
     parts: list[RenderableType] = []
-    told: dict[tuple[tuple[str, str], ...], str] = {}
+    once = Once()
     for name, answer in said.items():
         if isinstance(answer, OpsctlError):
             parts.append(Hanging(f"{name}: {answer.message}", "red"))
@@ -31,26 +32,20 @@ def report(said: Mapping[str, Said]) -> RenderableType:
         for service in answer["services"]:
             parts.append(Hanging(f"{name} {service['service']}", "bold"))
             parts.append(checks.table(service["checks"]))
-            parts += [Hanging(text, style) for text, style in _known(name, service, told)]
+            known = once.lines(f"{name} {service['service']}", _known(service))
+            parts += [Hanging(text, style) for text, style in known]
             parts += [Hanging(line) for line in closing(answer, service)]
     return Group(*parts)
 
 
-def _known(
-    host: str, service: Mapping[str, Any], told: dict[tuple[tuple[str, str], ...], str]
-) -> Iterator[tuple[str, str]]:
-    """(text, style) of what is known of a release. Advisories that were `told` of another host are
-    not told again: fifty hosts with one release are read as one."""
+def _known(service: Mapping[str, Any]) -> Iterator[tuple[str, list[Line]]]:
+    """What is known of a release, by name; see Once."""
     if reason := overridden(service):
-        yield f"its forecast did not fit, overridden: {harmless(reason)}", "bold yellow"
-    found = tuple(advisories.lines(service.get("advisories") or ()))
-    first = told.setdefault(found, f"{host} {service['service']}")
-    if found and first != f"{host} {service['service']}":
-        yield f"known of it: the same as of {first}", "dim"
-    else:
-        yield from found
+        words = f"its forecast did not fit, overridden: {harmless(reason)}"
+        yield "", [(words, "bold yellow")]
+    yield "advisories", list(advisories.lines(service.get("advisories") or ()))
     if "unadvised" in service:
-        yield f"no advisories: {harmless(service['unadvised'])}", "dim"
+        yield "", [(f"no advisories: {harmless(service['unadvised'])}", "dim")]
 
 
 def closing(answer: Mapping[str, Any], service: Mapping[str, Any]) -> list[str]:

@@ -171,7 +171,7 @@ def test_many_hosts_with_one_change_are_read_as_one() -> None:
     assert text.count("host pools a rank") == 1
     for host in ("h2", "h3"):
         assert f"{host} kimi: restart: hicache-ratio 2.0 → 4.0\n" in text
-    assert text.count("the same as on h1: figures, advisories, notes, duration") == 2
+    assert text.count("the same as on h1: figures, advisories, duration") == 2
     assert text.count("GiB of RAM left, 246.00 GiB now") == 3, "each host's own"
 
 

@@ -146,4 +146,4 @@ def test_advisories_of_one_release_are_told_once_of_all_hosts():
         one["services"][0]["advisories"] = [known]
     text = plain(verify.report(said), 80)
     assert text.count("x-goes-wrong") == 1 and text.count("→ do this") == 1
-    assert text.count("known of it: the same as of h1 kimi") == 2
+    assert text.count("the same as on h1 kimi: advisories") == 2
