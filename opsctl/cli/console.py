@@ -50,6 +50,13 @@ def columns() -> int:
     return max(NARROWEST, int(said)) if said.isdecimal() and int(said) else 0
 
 
+def stderr_columns() -> int:
+    """Where talk breaks: the terminal's width, else COLUMNS, else nowhere (0)."""
+    if sys.stderr.isatty():
+        return columns() or os.get_terminal_size(sys.stderr.fileno()).columns
+    return columns()
+
+
 def explain(renderable: RenderableType, settings: Settings) -> None:
     """Talk for people on stderr."""
     if sys.stderr.isatty():

@@ -172,8 +172,10 @@ def _graphs(case: Case) -> Figure | None:
     if case.flags.get("disable-cuda-graph") or case.hardware.vendor == "cpu":
         return None
     now, then = case.beginning.kernels, case.measured.kernels
-    alike = _took(case, "graphs", lambda one: now is not None and one.kernels is now)
-    if alike:
+    alike = _took(case, "graphs", lambda one: one.kernels is (now or False))
+    # Where it is not known whether kernels are there: if several starts have left none for the one
+    # after them, then no start here leaves any, be it that nothing is compiled or nothing kept.
+    if alike and (now is not None or len(alike) > 1):
         return _measured(alike)
     took = case.measured.seconds.get("graphs")
     if took is None:

@@ -28,9 +28,14 @@ def table(
         mark, style = _MARKS.get(check["status"], ("?", "yellow"))
         drawn.add_row(Text(mark, style), Text(check["id"], style), Text(harmless(check["detail"])))
         if check["status"] in proven:
-            for line in check.get("evidence") or ():
+            for line in beyond(check["detail"], check.get("evidence") or ()):
                 drawn.add_row("", "", Text(f"│ {harmless(line)}", "dim"))
     return drawn
+
+
+def beyond(said: str, lines: Iterable[str]) -> list[str]:
+    """Those of `lines` that were not said already: a detail often quotes the first."""
+    return [line for line in lines if line not in said]
 
 
 def line(check: Mapping[str, Any]) -> str:

@@ -17,6 +17,7 @@ from opsctl.rollout.model import restored
 from opsctl.rollout.steps import touched
 from opsctl.views import checks
 from opsctl.views.figures import short, span
+from opsctl.views.fold import Hanging
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -82,7 +83,8 @@ def tell(before: Picture, after: Picture, event: Mapping[str, Any]) -> list[str]
         check = event["check"]
         lines = [head + checks.line(check)]
         if check["status"] == "fail":
-            lines += [f"{head}  │ {harmless(line)}" for line in check.get("evidence") or ()]
+            proof = checks.beyond(check["detail"], check.get("evidence") or ())
+            lines += [f"{head}  │ {harmless(line)}" for line in proof]
         return lines
     if kind == "note":
         return [f"{head}{line}" for line in _note(before, event)]
@@ -139,18 +141,17 @@ def drawing(
     or a fleet would not fit a screen.
     """
     from rich.console import Group
-    from rich.text import Text
 
     parts: list[RenderableType] = []
     for key, picture in pictures.items():
-        parts.append(Text(_head(picture, (ages or {}).get(key, 0.0)), style=_style(picture)))
+        parts.append(Hanging(_head(picture, (ages or {}).get(key, 0.0)), _style(picture)))
         if picture.result is None and picture.ranks:
             parts.append(_ranks(picture))
         shown = [g for g in picture.gates if picture.result is None or g["status"] == "fail"]
         if shown:
             parts.append(checks.table(shown, proven=("fail",)))
         if picture.result is None:
-            parts += [Text(f"  {note}", "dim") for note in picture.notes[-3:]]
+            parts += [Hanging(f"  {note}", "dim") for note in picture.notes[-3:]]
     return Group(*parts)
 
 

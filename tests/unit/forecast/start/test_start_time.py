@@ -318,6 +318,14 @@ def test_the_band_after_several_starts_is_their_spread() -> None:
     assert holds(scattered, 900 + 200) and width(scattered) > 180
 
 
+def test_starts_that_leave_no_kernels_behind_are_believed_after_the_second() -> None:
+    """An engine that compiles nothing, or keeps nothing: its caches stay empty for ever."""
+    assert several(20.0, now=None).basis == ESTIMATED
+    found = several(20.0, 22.0, now=None)
+    assert found.basis == MEASURED and width(found) < 600
+    assert several(20.0, 22.0, kernels=True, now=None).basis == ESTIMATED
+
+
 def test_a_start_that_compiled_tells_nothing_of_one_that_need_not() -> None:
     found = several(600.0, kernels=False, now=True)
     assert found.basis == ESTIMATED and holds(found, 900 + 20) and holds(found, 900 + 600)
