@@ -71,6 +71,12 @@ def _launch(given: argparse.Namespace) -> Any:
     return launch(Store(given.service), Systemd(), _stdin())
 
 
+def _park(given: argparse.Namespace) -> Any:
+    from opsctl.onhost.parking import park
+
+    return park(Store(given.service), Systemd(), _stdin())
+
+
 def _guard(given: argparse.Namespace) -> Any:
     from opsctl.onhost.launch import guard
 
@@ -171,6 +177,7 @@ def parser() -> argparse.ArgumentParser:
     unlock.add_argument("--by", default="")
     unlock.add_argument("--reason", default="")
     verb("launch", _launch, "service")
+    verb("park", _park, "service")
     verb("guard", _guard, "service", "run")
     verb("deadman", _deadman, "service", "run")
     verb("recover", _recover)

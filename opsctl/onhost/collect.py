@@ -125,6 +125,7 @@ def entry(
         "release": release,
         "manifest": manifest,
         "taken_over": _taken_over(store, state),
+        "parked": store.parked() if store else None,
         "lock": locks.told(store, guard) if store else None,
         "run": _run(store, guard),
         "start": start.as_json(),

@@ -93,9 +93,10 @@ class Guard:
             )
             state = self.world.systemd.show(store.unit)
             if swap.unchanged(self.document["op"], target, standing, store.confirmed(), state):
+                store.remove_parked()
                 return self._end("unchanged", target)
             taken = swap.to_be_taken(self.document, of_other_hands, state)
-            preflight.check(store, self.world.systemd, self.world.outside, target)
+            self._fit(target)
         except (Refused, CallFailed, OSError) as error:
             hint = f"; {error.hint}" if isinstance(error, Refused) and error.hint else ""
             return self._end(
@@ -120,6 +121,28 @@ class Guard:
         )
         store.write_pending(pending.as_json())
         return pending
+
+    def _fit(self, target: str) -> None:
+        """Raises Refused with what keeps the release from starting. A run that a boot has launched
+        is patient: what it needs comes up beside it."""
+        store, systemd, clock = self.world.store, self.world.systemd, self.world.clock
+        end = clock.monotonic() + float(self.document.get("patience") or 0)
+        told = False
+        while True:
+            try:
+                preflight.check(store, systemd, self.world.outside, target)
+                must = self.document.get("must")
+                wrong = self.world.outside.not_back(must, store, systemd) if must else []
+                if wrong:
+                    raise Refused("; ".join(wrong))
+                return
+            except Refused as refused:
+                if clock.monotonic() >= end:
+                    raise
+                if not told:
+                    self._note(f"waits: {refused}", [])
+                    told = True
+            clock.sleep(2.0)
 
     def _work(self, pending: Pending) -> Dict[str, Any]:
         while pending.step != CONFIRM:
@@ -252,6 +275,7 @@ class Guard:
         store.confirm(pending.target, pending.fallback)
         if not taken:
             store.remove_taken()
+        store.remove_parked()
         return self._end("confirmed", pending.target, pending=pending)
 
     def _learn(self, digest: str, invocation: str) -> None:
@@ -263,6 +287,7 @@ class Guard:
             self._learn(pending.fallback, self._invocation())
             self.world.store.confirm(pending.fallback, "")
             self.world.store.remove_taken()
+            self.world.store.remove_parked()
             return self._end("rolled_back", pending.fallback, pending.cause, pending.log, pending)
         cause = (
             f"{pending.cause}; then the restored release {pending.fallback[:12]} failed too: "

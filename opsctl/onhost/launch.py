@@ -23,8 +23,29 @@ def launch(store: Store, systemd: Systemd, document: Mapping[str, Any]) -> Dict[
 
     Raises Refused, or locks.Held.
     """
+    _check(store, systemd, document)
+    run = str(document["run"])
+    at_work = systemd.show(locks.guard_unit(store.service)).up
+    if (store.run(run) / "run.json").exists() and (at_work or store.result(run) is not None):
+        return {"launched": False, "run": run}
+    if at_work:
+        raise Refused(f"a guard is at work on {store.service} already", hint="opsctl status")
+    write(store, run, document)
+    start(store, systemd, run)
+    _prune(store)
+    return {"launched": True, "run": run}
+
+
+def prepare(store: Store, systemd: Systemd, document: Mapping[str, Any]) -> str:
+    """Write down a run that somebody launches later; its name. Raises Refused, or locks.Held."""
+    _check(store, systemd, document)
+    write(store, str(document["run"]), document)
+    return str(document["run"])
+
+
+def _check(store: Store, systemd: Systemd, document: Mapping[str, Any]) -> None:
     run = str(document.get("run") or "")
-    folder = store.run(run)
+    store.run(run)  # is it a name that can be one?
     if document.get("service") != store.service:
         raise Refused(f"the run is of service {document.get('service')!r}, not {store.service!r}")
     if document.get("op") not in swap.OPS:
@@ -32,18 +53,15 @@ def launch(store: Store, systemd: Systemd, document: Mapping[str, Any]) -> Dict[
     if document.get("target"):
         store.release(str(document["target"]))
     _own_lock(store, systemd, run)
-    at_work = systemd.show(locks.guard_unit(store.service)).up
-    if (folder / "run.json").exists() and (at_work or store.result(run) is not None):
-        return {"launched": False, "run": run}
-    if at_work:
-        raise Refused(f"a guard is at work on {store.service} already", hint="opsctl status")
+
+
+def write(store: Store, run: str, document: Mapping[str, Any]) -> None:
+    """The run's folder: what to do, and the program that does it."""
+    folder = store.run(run)
     folder.mkdir(parents=True, exist_ok=True)
     files.write(folder / "onhost.pyz", bundle.build())
     files.reserve(folder / ending.RESERVE, ending.RESERVED)
     files.write_json(folder / "run.json", dict(document))
-    start(store, systemd, run)
-    _prune(store)
-    return {"launched": True, "run": run}
 
 
 def _own_lock(store: Store, systemd: Systemd, run: str) -> None:

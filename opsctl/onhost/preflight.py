@@ -69,6 +69,12 @@ class Outside:
             found += occupied.problems(manifest, held, owners, {own, other, *after})
         return found
 
+    def not_back(self, must: Mapping[str, Any], store: Store, systemd: Systemd) -> List[str]:
+        """What of the host is not as a parked run demands it."""
+        from opsctl.onhost import returned
+
+        return returned.problems(must, store.places, systemd)
+
     def port_holder(self, address: Mapping[str, Any], *but: str) -> str:
         """Who listens on the port, "" if nobody does, or only a unit of `but`. After a SIGKILL an
         orphan of the engine may hold it; the new engine would find out after the whole load."""

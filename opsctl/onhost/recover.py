@@ -11,7 +11,8 @@ import time
 from contextlib import suppress
 from typing import Callable
 
-from opsctl.onhost import bundle, ending, files, swap, zero
+from opsctl.onhost import ending, parking, swap, zero
+from opsctl.onhost import launch as launching
 from opsctl.onhost.store import ZERO, Places, Refused, Store, services
 from opsctl.onhost.swap import CONFIRM, Pending
 from opsctl.onhost.systemd import CallFailed, Systemd
@@ -38,16 +39,17 @@ def recover(places: Places, systemd: Systemd, launch: Launch) -> int:
 
 
 def recover_service(store: Store, systemd: Systemd, launch: Launch) -> None:
-    pending = swap.pending_of(store.pending())
+    pending, parked = swap.pending_of(store.pending()), store.parked()
+    if parked is not None:
+        systemd.stop(store.unit)  # takes its queued start out of this boot: a guard starts it
     if pending is None:
-        _without_pending(store, systemd)
-        if store.unproven():
-            _first_start(store, launch)
+        _without_pending(store, systemd, str((parked or {}).get("run") or ""))
+        _gated_start(store, launch)
         return
     known = store.result(pending.run)
-    if known is not None and store.unproven():
+    if known is not None and (parked is not None or store.unproven()):
         ending.close(store, pending.run, store.run_document(pending.run), known)
-        _first_start(store, launch)
+        _gated_start(store, launch)
         return
     if known is None:
         if pending.step == CONFIRM:
@@ -61,30 +63,37 @@ def recover_service(store: Store, systemd: Systemd, launch: Launch) -> None:
     launch(store.service, pending.run)  # if there is a result, only the last lines are missing
 
 
-def _without_pending(store: Store, systemd: Systemd) -> None:
+def _without_pending(store: Store, systemd: Systemd, parked: str) -> None:
     """None is there, as nearly always; or it was spoilt, and nobody knows what stands there. A run
     that had only been launched is closed, not begun: by now nobody may expect it any more. So may
-    be the one before it, if the last is of a boot like this."""
+    be the one before it, if the last is of a boot like this. Only `parked` waits for this boot."""
     if store.pending_is_there():
         if store.confirmed():
             _put_in_place(store, systemd, store.confirmed())
         store.remove_pending()
     for run in store.runs()[:2]:
-        if not ending.over(store, run):
+        if run != parked and not ending.over(store, run):
             cause = "the host lost power or was restarted before anything was touched"
             result = ending.untouched(store, run, cause)
             ending.close(store, run, store.run_document(run), result)
+
+
+def _gated_start(store: Store, launch: Launch) -> None:
+    """What this boot may not start by itself, or not ungated."""
+    parked = store.parked()
+    if parked is not None:
+        launch(store.service, parking.next_run(store, parked))
+    elif store.unproven():
+        _first_start(store, launch)
 
 
 def _first_start(store: Store, launch: Launch) -> None:
     """This boot starts the confirmed release by its own unit for the first time: its process was
     taken over. A guard gates it, and goes back to the unit that had started that process."""
     run = f"boot-{time.time_ns()}"
-    store.run(run).mkdir(parents=True, exist_ok=True)
     document = {"run": run, "op": "start", "service": store.service, "target": store.confirmed()}
     said = {"owner": "opsctl", "reason": "the first start of what was taken over as it ran"}
-    files.write(store.run(run) / "onhost.pyz", bundle.build())
-    files.write_json(store.run(run) / "run.json", {**document, **said, "created": time.time()})
+    launching.write(store, run, {**document, **said, "created": time.time()})
     pending = Pending(run, "start", store.confirmed(), fallback=ZERO, began=time.time())
     store.write_pending(pending.as_json())
     launch(store.service, run)

@@ -50,6 +50,7 @@ def _take_off(store: Store, systemd: Systemd) -> List[str]:
     for path in (
         store.var / "confirmed",
         store.var / "taken.json",
+        store.var / "parked.json",
         store.etc / "current",
         store.etc / "previous",
     ):

@@ -185,6 +185,11 @@ def _differs(path: str, content: bytes) -> bool:
         return True
 
 
+def renew(places: Places, systemd: Systemd) -> None:
+    """The boot unit, and the program that it runs."""
+    _write_own(places, systemd, _own_files(places))
+
+
 def _write_own(places: Places, systemd: Systemd, own: Mapping[str, bytes]) -> None:
     places.var.mkdir(parents=True, exist_ok=True)
     for path, content in own.items():

@@ -209,6 +209,19 @@ class Store:
     def remove_taken(self) -> None:
         files.remove(self.var / "taken.json")
 
+    # A service that was stopped for work on the host, and shall run again (see parking.py).
+
+    def parked(self) -> Optional[Dict[str, Any]]:
+        """{"run", "reason", "since"}; one that cannot be read is still parked."""
+        path = self.var / "parked.json"
+        return (files.read_json(path) or {}) if path.exists() else None
+
+    def write_parked(self, parked: Dict[str, Any]) -> None:
+        files.write_json(self.var / "parked.json", parked)
+
+    def remove_parked(self) -> None:
+        files.remove(self.var / "parked.json")
+
     def link(self, name: str, digest: str) -> None:
         files.link(self.etc / name, f"releases/{_checked(_DIGEST, 'release', digest)}")
 
