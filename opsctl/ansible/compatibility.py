@@ -4,7 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
-from opsctl.engine.compatibility import driver_problem
+from opsctl.engine.compatibility import driver_problem, needs
+
+
+def least_drivers(wanted: list[dict[str, Any]]) -> list[dict[str, str]]:
+    """The oldest driver that each engine runs on, for the program `nvidia_driver`, which installs
+    no older one. `wanted`: as of `judge`."""
+    return [
+        {"service": one["service"], "engine": one["version"], "driver": least}
+        for one in wanted
+        if one["device"] == "cuda" and (least := needs(one["version"]).get("driver"))
+    ]
 
 
 def judge(need: dict[str, Any], driver: str | None, gpus: list[dict[str, Any]]) -> list[str]:

@@ -33,7 +33,7 @@ def needs(services: Mapping[str, Service], folder: Path) -> dict[str, Any]:
         "users": sorted({service.user for service in services.values()}),
         "environments": _environments(services, folder),
         "folders": _model_folders(services),
-        "gpus": [_gpus(name, service) for name, service in services.items()],
+        "gpus": gpu_needs(services),
     }
 
 
@@ -90,6 +90,11 @@ def tokens(services: Mapping[str, Service]) -> dict[str, str]:
         pairs.append((draft_of(service.flags) or "", service.model.draft_source))
         found |= {p: s.token.get_secret_value() for p, s in pairs if s is not None and s.token}
     return found
+
+
+def gpu_needs(services: Mapping[str, Service]) -> list[dict[str, Any]]:
+    """What each service asks of the host's GPUs and their driver."""
+    return [_gpus(name, service) for name, service in services.items()]
 
 
 def _gpus(name: str, service: Service) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from typing import Any
 from ansible.errors import AnsibleConnectionFailure
 
 from opsctl.ansible.action import Action, outcome
+from opsctl.ansible.compatibility import least_drivers
 from opsctl.errors import OpsctlError, Problem, SpecError
 
 _BOOT = "/proc/sys/kernel/random/boot_id"
@@ -72,6 +73,7 @@ def driver_args(given: dict[str, Any]) -> dict[str, Any]:
     """The task's arguments as the program takes them, without `check`."""
     plain = {k: v for k, v in given.items() if k not in ("allow_reboot", "reboot_timeout")}
     plain |= {key: str(plain[key] or "") for key in ("branch", "version")}
+    plain["needs"] = least_drivers(list(plain.get("needs") or []))
     if not plain["branch"]:
         return plain
     return plain | {"repository": with_key(plain["repository"], "nvidia_driver_repository")}

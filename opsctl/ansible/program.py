@@ -57,8 +57,11 @@ for name, text in sent["modules"]:
     above, _, leaf = name.rpartition(".")
     setattr(sys.modules.setdefault(above, types.ModuleType(above)), leaf, module)
     exec(compile(text, name, "exec"), module.__dict__)
-print("\\x1e" + json.dumps(module.main(sent["args"])))
+print("\\n=opsctl-result=" + json.dumps(module.main(sent["args"])))
 """
+# Before the result, since a host may print at login. Plain text, which every connection leaves
+# as it is, and which no JSON holds, since that escapes the ends of lines.
+_MARK = "\n=opsctl-result="
 
 _ALONE = """\
 import json, os, sys, types
@@ -85,7 +88,7 @@ def run(host: Host, program: str, args: Mapping[str, Any]) -> dict[str, Any]:
     sent = {"modules": [(name, _text(name)) for name in names], "args": args}
     python = getattr(getattr(host, "target", None), "python", "") or "python3"
     answer = host.run([python, "-c", _BOOT], stdin=json.dumps(sent).encode(), timeout=7200)
-    _, mark, result = answer.out.rpartition("\x1e")
+    _, mark, result = answer.out.rpartition(_MARK)
     if answer.rc != 0 or not mark:
         said = (answer.err or answer.out).strip().splitlines()
         last = said[-1] if said else f"{python} ended with {answer.rc}"

@@ -38,7 +38,8 @@ mkdir -p /var/lib/lab-kernel && echo {version} >/var/lib/lab-kernel/nvidia
 """
 KERNEL: Mapping[str, str] = {
     "/usr/local/sbin/modprobe": """#!/bin/sh
-[ -e /var/lib/lab-kernel/$1 ] || { echo "modprobe: FATAL: Module $1 not found"; exit 1; }
+[ -e /var/lib/lab-kernel/$1 ] && [ ! -e /var/lib/lab-kernel/refuses ] ||
+    { echo "modprobe: FATAL: Module $1 not found"; exit 1; }
 mkdir -p /sys/module/$1 && cp /var/lib/lab-kernel/$1 /sys/module/$1/version
 """,
     "/usr/local/sbin/lab-kernel": """#!/bin/sh
@@ -50,6 +51,22 @@ mount -o remount,rw /sys && mkdir -p /sys/module
     "Type=oneshot\nRemainAfterExit=yes\nExecStart=/usr/local/sbin/lab-kernel\n"
     "[Install]\nWantedBy=sysinit.target\n",
 }
+# Around the rehearsal's nvidia-smi: it tells the version of the driver that the kernel stands for,
+# and fails as the real one does if none is loaded, or if the library is another's.
+SMI = """#!/bin/sh
+loaded=$(cat /sys/module/nvidia/version 2>/dev/null)
+library=$(ls /usr/lib/libnvidia-ml1.so.* 2>/dev/null | sed 's/.*so[.]//')
+if [ -z "$loaded" ]; then
+    echo "NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver."
+    exit 9
+fi
+if [ -n "$library" ] && [ "$loaded" != "$library" ]; then
+    echo "Failed to initialize NVML: Driver/library version mismatch"
+    echo "NVML library version: ${library%.*}"
+    exit 18
+fi
+/usr/bin/nvidia-smi.rehearsal "$@" | sed "s/580[.]95[.]05/$loaded/g"
+"""
 
 
 class Repository:

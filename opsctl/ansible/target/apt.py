@@ -137,8 +137,15 @@ class Apt:
     def pinned(self) -> Optional[bytes]:
         return read(Path(PREFERENCES))
 
-    def install(self, wanted: Sequence[Tuple[str, str]], family: Sequence[str], url: str) -> None:
-        """These versions; ("name", "") takes any. First judged, then fetched, then installed."""
+    def install(
+        self,
+        wanted: Sequence[Tuple[str, str]],
+        family: Sequence[str],
+        url: str,
+        fetch: bool = False,
+    ) -> None:
+        """These versions; ("name", "") takes any. First judged, then fetched, then installed;
+        with `fetch` no more than fetched."""
         words = [f"{name}={version}" if version else name for name, version in wanted]
         ask = [*_GET, *_INSTALL, "--allow-downgrades"]
         done, text = _try([*ask, "--simulate", *words])
@@ -157,6 +164,8 @@ class Apt:
         if not done:
             told = trouble(text, url, []) or _end(text)
             raise Refused(f"packages could not be fetched; none was installed: {told}")
+        if fetch:
+            return
         done, text = _try([*ask, "--no-download", *words])
         if not done:
             raise Refused(

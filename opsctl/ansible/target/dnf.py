@@ -125,14 +125,20 @@ class Dnf:
     def pinned(self) -> Optional[bytes]:
         return None
 
-    def install(self, wanted: Sequence[Tuple[str, str]], family: Sequence[str], url: str) -> None:
+    def install(
+        self,
+        wanted: Sequence[Tuple[str, str]],
+        family: Sequence[str],
+        url: str,
+        fetch: bool = False,
+    ) -> None:
         words = [f"{name}-{version}" if version else name for name, version in wanted]
         done, text = _try(["dnf", "install", "--assumeno", "--setopt=install_weak_deps=0", *words])
         foreign = [n for n in removals(text) if not any(fnmatch.fnmatch(n, f) for f in family)]
         if foreign:
             raise Refused(f"dnf would remove {', '.join(foreign)}; nothing was done")
         ask = ["dnf", "-y", "--setopt=install_weak_deps=0", "install"]
-        for step in (["--downloadonly"], []):
+        for step in (["--downloadonly"],) if fetch else (["--downloadonly"], []):
             done, text = _try([*ask, *step, *words])
             if not done:
                 told = trouble(text, url, []) or _end(text)

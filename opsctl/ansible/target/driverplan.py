@@ -99,6 +99,24 @@ def _refuse_downgrade(have: Optional[str], wish: Mapping[str, Any]) -> None:
     )
 
 
+def refuse_too_old(asked: str, needs: Sequence[Mapping[str, Any]]) -> None:
+    """A driver that an engine of this host could not run on is not installed. `asked`: a version,
+    or a branch alone, of which any version may come. Raises Refused."""
+    known = None if "." in asked else 1  # of a branch alone only the first number is
+    short = [need for need in needs if order(asked) < order(need["driver"])[:known]]
+    if not short:
+        return
+    most = max(short, key=lambda need: order(need["driver"]))
+    told = "; ".join(
+        f"service {n['service']}: SGLang {n['engine']} needs NVIDIA driver {n['driver']} or newer"
+        for n in short
+    )
+    raise Refused(
+        f"{told}, {asked} is asked for. Ask for nvidia_driver_branch {branch_of(most['driver'])} "
+        "or newer"
+    )
+
+
 def refuse_in_use(users: Sequence[Mapping[str, Any]], parts: Sequence[str], have: str) -> None:
     """No part of a driver is replaced under a process that uses it. Raises Refused."""
     if not users or not set(parts) & {"driver", "fabric"}:
@@ -107,8 +125,19 @@ def refuse_in_use(users: Sequence[Mapping[str, Any]], parts: Sequence[str], have
     more = f" and {len(users) - 4} more" if len(users) > 4 else ""
     raise Refused(
         f"driver {have} is in use by {told}{more} and is not replaced under it: {stop(users)}, "
-        "then deploy again"
+        f"then deploy again{roll(users)}"
     )
+
+
+def of_opsctl(user: Mapping[str, Any]) -> bool:
+    return bool(re.fullmatch(r"sglang-.+\.service", user["unit"] or ""))
+
+
+def roll(users: Sequence[Mapping[str, Any]]) -> str:
+    """What does it all, where only services of opsctl are in the way."""
+    if not all(of_opsctl(user) for user in users):
+        return ""
+    return "; or let it be done host by host: ansible-playbook playbooks/upgrade_driver.yml"
 
 
 def unit(user: Mapping[str, Any]) -> str:

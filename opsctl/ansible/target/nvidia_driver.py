@@ -21,31 +21,35 @@ NOUVEAU = "/etc/modprobe.d/opsctl-nouveau.conf"
 _OFF = "# Taken by the role nvidia_driver: nouveau would hold the GPUs.\nblacklist nouveau\n"
 _OFF += "options nouveau modeset=0\n"
 _SERVICES = {"persistence": "nvidia-persistenced.service", "fabric": "nvidia-fabricmanager.service"}
+_NOTHING: Dict[str, Any] = {"driver": None, "reboot": [], "users": [], "warnings": []}
 _OLDEST = 400  # no driver branch of today is lower; other NVIDIA packages' versions are
 
 
 def main(args: Dict[str, Any]) -> Dict[str, Any]:
     """`args`: branch ("" asks for nothing), version ("" for any of it), repository {url, key, b64,
     fingerprint}, fabric_manager ("auto", "yes", "no"), persistence, hold, allow_downgrade,
-    allow_repair, check.
+    allow_repair, needs (of the engines: [{"service", "engine", "driver": the least}]), check.
+    Of whoever stops opsctl's services before the packages move: `stopping`, they count as stopped;
+    `fetch`, the packages are fetched, and nothing is installed.
 
-    Answers `driver`, `reboot` (reasons), `users` (of the GPUs), `warnings` beside the usual.
+    Answers `driver`, `loaded`, `parts` (found missing), `fabric` (whether fabric manager belongs
+    here), `reboot` (reasons), `users` (of the GPUs), `warnings` beside the usual.
     """
     host = Host(check=args["check"])
     if not args["branch"]:
-        return host.result(driver=None, reboot=[], users=[], warnings=[])
+        return host.result(**_NOTHING)
     try:
         return _converge(host, args)
     except Refused as problem:
-        told: Dict[str, Any] = {"driver": None, "reboot": [], "users": [], "warnings": []}
-        return {**host.result(**told), "problems": [str(problem)]}
+        return {**host.result(**_NOTHING), "problems": [str(problem)]}
 
 
 def _converge(host: Host, args: Dict[str, Any]) -> Dict[str, Any]:
     known, manager = here()
-    mend(host, manager, args["allow_repair"])
-    found = _facts(manager)
+    damaged = mend(Host(check=True) if args.get("fetch") else host, manager, args["allow_repair"])
+    found = _facts(manager, args)
     parts = plan.missing(found, args)
+    plan.refuse_too_old(args["version"] or args["branch"], args.get("needs") or [])
     plan.refuse_in_use(found["users"], parts, plan.driver_of(found["installed"]) or "")
     url = url_of(args["repository"], known)
     key = key_of(args["repository"], url)
@@ -53,10 +57,13 @@ def _converge(host: Host, args: Dict[str, Any]) -> Dict[str, Any]:
     if parts:
         if not (fresh or host.check):
             manager.update(url, key)
-        _install(host, manager, known, args, found, parts, url)
+        if not (args.get("fetch") and damaged):  # nothing can be judged before it is mended
+            _install(host, manager, known, args, found, parts, url)
+    if args.get("fetch"):
+        return host.result(**_NOTHING, parts=parts)
     _nouveau_off(host, known)
     if not host.check:
-        found = _facts(manager)
+        found = _facts(manager, args)
     return _settled(host, manager, args, found, parts)
 
 
@@ -76,10 +83,13 @@ def _settled(
         problems = problems or _serve(host, args, found, parts)
     if reasons and found["users"]:
         problems.append(f"a reboot is needed ({'; '.join(reasons)}), but engines run: "
-                        f"{plan.stop(found['users'])}")  # fmt: skip
+                        f"{plan.stop(found['users'])}{plan.roll(found['users'])}")  # fmt: skip
     return {
         **host.result(
             driver=have,
+            loaded=found["loaded"],
+            parts=parts,
+            fabric=plan.wants_fabric(found, args),
             reboot=reasons,
             users=found["users"],
             warnings=_warnings(found),
@@ -88,17 +98,20 @@ def _settled(
     }
 
 
-def _facts(manager: Manager) -> Dict[str, Any]:
-    installed = manager.installed()
+def _facts(manager: Manager, args: Mapping[str, Any]) -> Dict[str, Any]:
+    installed, seen = manager.installed(), look()
     persistence = shutil.which("nvidia-persistenced") is not None
-    return {**look(), "installed": installed, "persistence": persistence}
+    if args.get("stopping"):
+        seen["users"] = [user for user in seen["users"] if not plan.of_opsctl(user)]
+    return {**seen, "installed": installed, "persistence": persistence}
 
 
-def mend(host: Host, manager: Manager, allowed: bool) -> None:
-    """A package database that an interrupted run left behind is mended first, or told."""
+def mend(host: Host, manager: Manager, allowed: bool) -> List[str]:
+    """A package database that an interrupted run left behind is mended first, or told. Answers what
+    was found half installed."""
     damaged = manager.damaged()
     if not damaged:
-        return
+        return []
     told = ", ".join(damaged[:6]) + (" …" if len(damaged) > 6 else "")
     if not allowed:
         raise Refused(
@@ -110,6 +123,7 @@ def mend(host: Host, manager: Manager, allowed: bool) -> None:
         left = manager.damaged()
         if left:
             raise Refused(f"{manager.repair_command} left {', '.join(left)} half installed")
+    return damaged
 
 
 def _install(
@@ -126,16 +140,22 @@ def _install(
         host.changed("driver", f"{have or 'none'}\n", _asked(args, parts))
         return
     wanted, version = _versions(manager, known, args, found, parts, url)
+    plan.refuse_too_old(version, args.get("needs") or [])
+    fetch = bool(args.get("fetch"))
     before, held = manager.pinned(), [n for n in manager.held() if of_family(n)]
     manager.pin(Host(check=False), version)
     try:
         manager.unhold(held)  # apt moves no held package that it is not told by name
-        manager.install(wanted, plan.FAMILY, url)
+        manager.install(wanted, plan.FAMILY, url, fetch)
     except Refused:
         if plan.driver_of(manager.installed()) == have:
             manager.unpin(before)
             manager.hold(held)
         raise
+    if fetch:
+        manager.unpin(before)
+        manager.hold(held)
+        return
     host.changed("driver", f"{have or 'none'}\n", _asked(args, parts))
 
 

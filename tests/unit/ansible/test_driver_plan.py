@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from opsctl.ansible.compatibility import least_drivers
 from opsctl.ansible.target import driverfacts, driverplan
 from opsctl.ansible.target.converge import Refused
 from opsctl.ansible.target.distro import SUPPORTED, layout
@@ -212,3 +213,36 @@ def test_others_are_refused_by_name(text: str, name: str) -> None:
     assert all(known in str(refused.value) for known in SUPPORTED)
     with pytest.raises(Refused, match="riscv64"):
         layout('VERSION_ID="12"\nID=debian\n', "riscv64")
+
+
+NEEDS = [
+    {"service": "old", "engine": "0.5.9", "driver": "525.60.13"},
+    {"service": "new", "engine": "0.5.23", "driver": "580.65.06"},
+]
+
+
+@pytest.mark.parametrize("asked", ["580", "590", "580.65.06", "580.105.08", "610.1"])
+def test_a_driver_that_suits_every_engine(asked: str) -> None:
+    driverplan.refuse_too_old(asked, NEEDS)
+
+
+@pytest.mark.parametrize("asked", ["575", "575.57.08", "580.65.05"])
+def test_a_driver_too_old_for_an_engine_is_refused_before_it_is_fetched(asked: str) -> None:
+    words = f"^service new: SGLang 0.5.23 needs NVIDIA driver 580.65.06 or newer, {asked} is asked"
+    with pytest.raises(Refused, match=words):
+        driverplan.refuse_too_old(asked, NEEDS)
+    driverplan.refuse_too_old(asked, NEEDS[:1])
+
+
+def test_only_engines_on_gpus_ask_for_a_driver() -> None:
+    gpus = {"service": "a", "version": "0.5.23", "device": "cuda", "gpus": None, "count": 8}
+    found = least_drivers([gpus, gpus | {"device": "cpu"}, gpus | {"version": "9.9.9"}])
+    assert found == [{"service": "a", "engine": "0.5.23", "driver": "580.65.06"}]
+
+
+def test_services_of_opsctl_are_named_with_the_playbook_that_stops_them() -> None:
+    ours = {"pid": 7, "name": "sglang::schedul", "unit": "sglang-kimi.service"}
+    with pytest.raises(Refused, match=r"playbooks/upgrade_driver\.yml$"):
+        driverplan.refuse_in_use([ours], ["driver"], "580.95.05")
+    with pytest.raises(Refused, match=r"then deploy again$"):
+        driverplan.refuse_in_use([ours, ours | {"unit": ""}], ["driver"], "580.95.05")

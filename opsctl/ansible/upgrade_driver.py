@@ -1,0 +1,170 @@
+"""The one task of upgrade_driver.yml: drivers of all hosts of the play, host by host, run once.
+
+It speaks to hosts through opsctl's own connections, as the rollout does, since it must follow a
+guard across a reboot; the packages are moved by the program of the role `nvidia_driver`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from opsctl.ansible import program, rolevars
+from opsctl.ansible.action import Action, refuse_empty_limit, told
+from opsctl.ansible.described import described, gpu_needs
+from opsctl.ansible.nvidia_driver import driver_args
+from opsctl.ansible.reading import read_variables
+from opsctl.ansible.rollout import Teller
+from opsctl.errors import OpsctlError, SpecError, Unreachable
+from opsctl.inventory.model import HostEntry
+from opsctl.paths import share
+from opsctl.remote import connect, fanout, onhost
+from opsctl.remote.host import Host
+from opsctl.remote.target import resolve
+from opsctl.rollout.driver import Seen, Step, Wish, step
+from opsctl.rollout.driverhost import Ended, Program, roll
+from opsctl.rollout.order import ordered
+from opsctl.rollout.run import new_run, utc, whoami
+from opsctl.rollout.steps import Order
+
+ROLE = "nvidia_driver"
+LOOK = 180.0  # s for all hosts together: a package manager, nvidia-smi and doctor are asked
+Wishes = Mapping[str, Mapping[str, Any]]
+"""By host, the role's task arguments."""
+
+
+class ActionModule(Action):
+    """Arguments: reason, canary (a host). What is wished stands in the role's variables."""
+
+    _requires_connection = False
+
+    def act(self) -> dict[str, Any]:
+        refuse_empty_limit()
+        names = ordered(
+            [str(name) for name in self.task_vars["ansible_play_hosts_all"]],
+            str(self.args.get("canary") or "") or None,
+        )
+        hostvars = self.task_vars["hostvars"]
+        entries = described(names, self.task_vars, self._loader)
+        wrong = rolevars.wrong(names, hostvars, self._loader)
+        if wrong:
+            raise SpecError(wrong)
+        wishes = wished(names, entries, hostvars, self._loader)
+        hosts = {name: connect(resolve(name, entries[name].connection)) for name in names}
+        try:
+            plan = planned(names, wishes, looked(hosts, wishes))
+            for one in plan:
+                for line in (one.line, *(f"{one.host}: {text}" for text in one.told)):
+                    self._display.display(line)
+            if self.check:
+                return result_of_check(plan)
+            return result(self._rolled(hosts, plan, wishes))
+        finally:
+            for host in hosts.values():
+                host.close()
+
+    def _rolled(
+        self, hosts: Mapping[str, Host], plan: Sequence[Step], wishes: Wishes
+    ) -> list[Ended]:
+        order = Order(
+            run=new_run(),
+            owner=whoami(),
+            reason=str(self.args.get("reason") or "upgrade_driver"),
+            created=utc(),
+            observer=Teller(self._display.display),
+        )
+        return roll(hosts, plan, order, lambda name: asking(hosts[name], wishes[name]))
+
+
+def wished(
+    names: Sequence[str], entries: Mapping[str, HostEntry], hostvars: Any, loader: Any
+) -> dict[str, dict[str, Any]]:
+    """The role's task arguments of each host: its defaults, and over them what the inventory and
+    the command line say."""
+    defaults = loader.load_from_file(str(share() / "roles" / ROLE / "defaults" / "main.yml"))
+    own = read_variables(names, list(defaults), hostvars, loader)
+    found = {}
+    for name in names:
+        values = {**defaults, **own[name]}
+        given = {key.removeprefix(f"{ROLE}_"): value for key, value in values.items()}
+        given["needs"] = gpu_needs(entries[name].services)
+        found[name] = given
+    return found
+
+
+def asking(host: Host, given: Mapping[str, Any]) -> Program:
+    """The role's program on one host: "look", "fetch", "install"."""
+    args = driver_args(dict(given))
+
+    def ask(what: str) -> Mapping[str, Any]:
+        more = {"check": what == "look", "fetch": what == "fetch", "stopping": what != "install"}
+        return program.run(host, ROLE, {**args, **more})
+
+    return ask
+
+
+def wish(given: Mapping[str, Any]) -> Wish:
+    return Wish(
+        str(given["branch"] or ""),
+        str(given["version"] or ""),
+        bool(given["allow_reboot"]),
+        float(given["reboot_timeout"]),
+    )
+
+
+def looked(hosts: Mapping[str, Host], wishes: Wishes) -> dict[str, Seen]:
+    """All hosts at once. Raises OpsctlError if any does not answer: nothing is begun then."""
+
+    def look(name: str) -> Seen:
+        host = hosts[name]
+        found = asking(host, wishes[name])("look")
+        collected = onhost.call(host, "collect", timeout=LOOK)
+        checks = onhost.call(host, "doctor", stdin={"manifests": []}, timeout=LOOK)["checks"]
+        return Seen(found, collected, checks)
+
+    outcomes = fanout.each(list(hosts), look, timeout=LOOK)
+    silent = {one.name: one.error for one in outcomes if one.error is not None}
+    if silent:
+        kind = Unreachable if any(isinstance(e, Unreachable) for e in silent.values()) else None
+        raise (kind or OpsctlError)(
+            "nothing was touched, since not every host answers: "
+            + "; ".join(f"{name}: {error.message}" for name, error in silent.items()),
+            step="driver",
+            hint="leave a host out on purpose with --limit",
+        )
+    return {one.name: one.value for one in outcomes if one.value is not None}
+
+
+def planned(names: Sequence[str], wishes: Wishes, seen: Mapping[str, Seen]) -> list[Step]:
+    """Raises OpsctlError with what is wrong on any host: a roll that is known to stop half way is
+    not begun."""
+    plan, wrong = [], []
+    for name in names:
+        try:
+            plan.append(step(name, wish(wishes[name]), seen[name]))
+        except OpsctlError as error:
+            wrong.append(f"{name}: {told(error)}")
+    if wrong:
+        raise OpsctlError("nothing was touched:\n" + "\n".join(wrong))
+    return plan
+
+
+def result_of_check(plan: Sequence[Step]) -> dict[str, Any]:
+    steps = [{"host": one.host, "kind": one.kind, "plan": one.line} for one in plan]
+    return {"changed": any(one.kind != "none" for one in plan), "plan": steps}
+
+
+def result(ended: Sequence[Ended]) -> dict[str, Any]:
+    """The task's result. Of the host that stopped the roll: what is so now, what to type next."""
+    found: dict[str, Any] = {
+        "changed": any(one.outcome not in ("unchanged", "refused", "skipped") for one in ended),
+        "hosts": {one.host: one.as_json() for one in ended},
+    }
+    bad = next((one for one in ended if not one.good and one.outcome != "skipped"), None)
+    if bad is None:
+        return found
+    skipped = [one.host for one in ended if one.outcome == "skipped"]
+    lines = [f"{bad.host}: {bad.cause}", f"now: {bad.state}", f"next: {bad.hint}"]
+    if skipped:
+        lines.append(f"not touched: {', '.join(skipped)}")
+    return found | {"failed": True, "msg": "\n".join(lines)}

@@ -1,0 +1,106 @@
+"""upgrade_driver.yml on two real hosts that serve: real packages and reboots, stand-in engines.
+
+The kernel's module is stood in (apt_repository.KERNEL). The tests build on each other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.lab.driver_fleet import FIRST, REBOOT, SECOND, THIRD, Fleet, apart, said, streams
+
+pytestmark = pytest.mark.lab
+
+
+@pytest.fixture(scope="module")
+def fleet(lab_hosts: list[Any], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
+    found = Fleet(lab_hosts, tmp_path_factory.mktemp("drivers"))
+    done = found.play("deploy.yml", nvidia_driver_version=FIRST)
+    assert done.returncode == 0, done.stdout + done.stderr
+    yield found
+    found.repository.stop()
+
+
+def test_what_forbids_a_roll_is_told_of_every_host_before_anything_is_touched(
+    fleet: Fleet,
+) -> None:
+    before, boots = fleet.invocations(), fleet.boots()
+    lock = "python3 /var/lib/opsctl/onhost.pyz {} kimi --run other"
+    fleet.hosts["h2"].sh(lock.format("lock --owner me@desk --reason research"))
+    done = fleet.roll(SECOND, nvidia_driver_allow_reboot=False)
+    fleet.hosts["h2"].sh(lock.format("unlock"))
+    assert done.returncode == 2 and "nothing was touched" in said(done)
+    for words in (
+        f"h1: driver: driver {FIRST} → {SECOND} needs a reboot, and none is allowed",
+        "upgrade_driver.yml -e nvidia_driver_allow_reboot=true",
+        "kimi is locked by me@desk: research",
+        "opsctl unlock kimi",
+    ):
+        assert words in said(done)
+    assert (fleet.invocations(), fleet.boots()) == (before, boots)
+
+
+OLD = {"sglang_overrides": {"kimi": {"engine": {"version": "0.5.23"}}}}
+
+
+def test_an_engine_that_the_driver_would_be_too_old_for_refuses_it(fleet: Fleet) -> None:
+    asked = {"nvidia_driver_allow_downgrade": True, **OLD}
+    done = fleet.roll("570.133.20", "--limit", "h1", "--check", **asked)
+    words = "service kimi: SGLang 0.5.23 needs NVIDIA driver 580.65.06 or newer, 570.133.20 is"
+    assert words in said(done)
+
+
+def test_check_tells_the_plan_and_changes_nothing(fleet: Fleet) -> None:
+    """In the order of the roll: the canary first."""
+    before = fleet.invocations()
+    done = fleet.roll(SECOND, "--check", "-e", "opsctl_canary=h2")
+    assert done.returncode == 0, said(done)
+    line = f": driver {FIRST} → {SECOND}: drain and stop kimi, packages, reboot, doctor, start kimi"
+    first, second = said(done).index(f"h2{line}, gates"), said(done).index(f"h1{line}, gates")
+    assert first < second
+    assert fleet.invocations() == before and set(fleet.drivers().values()) == {FIRST}
+
+
+def test_drivers_are_upgraded_host_by_host_and_one_always_serves(fleet: Fleet) -> None:
+    boots = fleet.boots()
+    with streams(fleet) as asked:
+        done = fleet.roll(SECOND, "-e", "opsctl_canary=h2", "-e", "opsctl_reason=CVE")
+    assert done.returncode == 0, said(done)
+    text = said(done)
+    assert text.index("h2 kimi: boot") < text.index("h2 kimi: confirmed") < text.index("h1 kimi: d")
+    assert set(fleet.drivers().values()) == {SECOND}
+    assert set(fleet.states().values()) == {"active"}
+    assert set(fleet.ask("systemctl is-active nvidia-fabricmanager").values()) == {"active"}
+    versions = fleet.ask("dpkg-query -W -f '${Version} ' nvidia-open nvidia-fabricmanager")
+    assert set(versions.values()) == {f"{SECOND}-1 {SECOND}-1"}
+    assert all(fleet.boots()[name] != boot for name, boot in boots.items())
+    assert apart(asked["h1"], asked["h2"]), [stream.gaps for stream in asked.values()]
+    assert all(len(stream.gaps) == 1 for stream in asked.values())
+    left = fleet.ask(
+        "ls /var/lib/opsctl/kimi/parked.json /var/lib/opsctl/kimi/lock.json 2>/dev/null"
+    )
+    assert set(left.values()) == {""}
+    history = fleet.hosts["h1"].sh("tail -1 /var/lib/opsctl/kimi/history.jsonl").stdout
+    assert f"CVE: driver {FIRST} → {SECOND}" in history and '"op": "start"' in history
+    for name, stream in asked.items():
+        print(f"{name}: black-out {stream.longest:.1f} s")
+
+
+def test_packages_that_cannot_be_had_stop_nothing(fleet: Fleet) -> None:
+    """h1 has its driver and is left alone; h2 is asked for one from a repository that is gone."""
+    before = fleet.invocations()
+    wish = fleet.folder / "inventory" / "host_vars"
+    wish.mkdir()
+    (wish / "h2.yml").write_text(f'nvidia_driver_branch: "590"\nnvidia_driver_version: {THIRD}\n')
+    fleet.repository.stop()
+    done = fleet.play("upgrade_driver.yml", **REBOOT)
+    fleet.repository.serve()
+    text = said(done)
+    assert f"h1: driver {SECOND} is there and runs: nothing to do" in text
+    assert done.returncode == 2 and "does not answer" in text
+    assert "now: nothing was touched: its services serve as before" in text
+    assert "then again: ansible-playbook playbooks/upgrade_driver.yml" in text
+    assert fleet.invocations() == before
