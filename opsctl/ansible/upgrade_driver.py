@@ -15,14 +15,15 @@ from opsctl.ansible.described import described, gpu_needs
 from opsctl.ansible.nvidia_driver import driver_args
 from opsctl.ansible.reading import read_variables
 from opsctl.ansible.rollout import Teller
-from opsctl.errors import OpsctlError, SpecError, Unreachable
+from opsctl.errors import OpsctlError, SpecError, Unreachable, folded
 from opsctl.inventory.model import HostEntry
 from opsctl.paths import share
 from opsctl.remote import connect, fanout, onhost
 from opsctl.remote.host import Host
 from opsctl.remote.target import resolve
 from opsctl.rollout.driver import Seen, Step, Wish, step
-from opsctl.rollout.driverhost import Ended, Program, roll
+from opsctl.rollout.driverend import Ended
+from opsctl.rollout.driverhost import Program, roll
 from opsctl.rollout.order import ordered
 from opsctl.rollout.run import new_run, utc, whoami
 from opsctl.rollout.steps import Order
@@ -128,7 +129,7 @@ def looked(hosts: Mapping[str, Host], wishes: Wishes) -> dict[str, Seen]:
         kind = Unreachable if any(isinstance(e, Unreachable) for e in silent.values()) else None
         raise (kind or OpsctlError)(
             "nothing was touched, since not every host answers: "
-            + "; ".join(f"{name}: {error.message}" for name, error in silent.items()),
+            + "; ".join(f"{n}: {t}" for n, t in folded((n, e.message) for n, e in silent.items())),
             step="driver",
             hint="leave a host out on purpose with --limit",
         )
@@ -143,9 +144,10 @@ def planned(names: Sequence[str], wishes: Wishes, seen: Mapping[str, Seen]) -> l
         try:
             plan.append(step(name, wish(wishes[name]), seen[name]))
         except OpsctlError as error:
-            wrong.append(f"{name}: {told(error)}")
+            wrong.append((name, told(error)))
     if wrong:
-        raise OpsctlError("nothing was touched:\n" + "\n".join(wrong))
+        lines = [f"{hosts}: {text}" for hosts, text in folded(wrong)]
+        raise OpsctlError("\n".join(["nothing was touched:", *lines]))
     return plan
 
 

@@ -8,15 +8,16 @@ whatever becomes of this process. What happens before that leaves the host as it
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, Literal
+from dataclasses import replace
+from typing import Any
 
 from opsctl.errors import OpsctlError, Unreachable
 from opsctl.onhost import parking
 from opsctl.remote import onhost
 from opsctl.remote.host import Host, Silent
-from opsctl.rollout import steps
-from opsctl.rollout.driver import FABRIC, PLAYBOOK, Step
+from opsctl.rollout import driverend, steps
+from opsctl.rollout.driver import FABRIC, Step
+from opsctl.rollout.driverend import Ended
 from opsctl.rollout.model import Action, Result
 from opsctl.rollout.steps import STOP_MARGIN, Order
 from opsctl.rollout.watch import Lost, to_result
@@ -29,30 +30,6 @@ PATIENCE = 0.1  # of the reboot's timeout: how long a guard waits for driver and
 
 Program = Callable[[str], Mapping[str, Any]]
 """The role's program on the host: "fetch" or "install"."""
-
-Outcome = Literal["unchanged", "upgraded", "refused", "restored", "failed", "lost", "skipped"]
-GOOD: frozenset[Outcome] = frozenset({"unchanged", "upgraded"})
-
-
-@dataclass(frozen=True)
-class Ended:
-    """How one host ended. `state`: what is true on it now; `hint`: what to type next."""
-
-    host: str
-    outcome: Outcome
-    driver: str = ""
-    cause: str = ""
-    state: str = ""
-    hint: str = ""
-    services: tuple[Result, ...] = ()
-
-    @property
-    def good(self) -> bool:
-        return self.outcome in GOOD
-
-    def as_json(self) -> dict[str, Any]:
-        told = {key: getattr(self, key) for key in ("outcome", "driver", "cause", "state", "hint")}
-        return {**told, "services": {r.service: r.as_json() for r in self.services}}
 
 
 def act(host: Host, step: Step, order: Order, program: Program) -> Ended:
@@ -67,11 +44,11 @@ def act(host: Host, step: Step, order: Order, program: Program) -> Ended:
             _demand(program("fetch"))
     except OpsctlError as error:
         _unlock(host, taken, order)
-        return _untouched(step, error)
+        return driverend.untouched(step, error)
     try:
         ended = _through(host, step, order, program)
     except (Unreachable, Silent, Lost) as error:
-        return _lost(step, error)
+        return driverend.lost(step, error)
     if ended.outcome != "lost":
         _unlock(host, taken, order)
     return ended
@@ -109,7 +86,7 @@ def _through(host: Host, step: Step, order: Order, program: Program) -> Ended:
     except (Unreachable, Silent):
         raise
     except OpsctlError as error:
-        return _given_back(host, step, order, error)
+        return driverend.given_back(step, error, _given_back(host, step, order))
     driver = str(found["driver"] or "")
     must = {
         parking.DRIVER: driver,
@@ -127,7 +104,7 @@ def _through(host: Host, step: Step, order: Order, program: Program) -> Ended:
             document = _document(step, service, order, must)
             onhost.call(host, "launch", service, stdin=document, timeout=60)
     results = [_watched(host, step, service, order) for service in step.services]
-    return _judged(step, driver, results, trouble)
+    return driverend.judged(step, driver, results, trouble)
 
 
 def _document(
@@ -232,19 +209,9 @@ def _teller(step: Step, order: Order) -> Callable[[str, str], None]:
     return say
 
 
-# ---------------------------------------------------------------- pure: what an end means
-def _untouched(step: Step, error: OpsctlError) -> Ended:
-    state = "nothing was touched: its services serve as before"
-    hint = error.hint or "put that right"
-    if isinstance(error, Unreachable | Silent) and step.locked:
-        hint = f"{hint}; locks may be left: opsctl unlock {' '.join(step.locked)}"
-    return Ended(step.host, "refused", step.have, error.message, state,
-                 f"{hint}; then again: {PLAYBOOK}")  # fmt: skip
-
-
-def _given_back(host: Host, step: Step, order: Order, error: OpsctlError) -> Ended:
-    """Packages failed before any reboot: as long as the old driver is whole, services start again.
-    Whether it is, the guard's own preconditions tell; it starts nothing on a driver that is not."""
+def _given_back(host: Host, step: Step, order: Order) -> list[Result]:
+    """As long as the old driver is whole, services start again. Whether it is, the guard's own
+    preconditions tell; it starts nothing on a driver that is not."""
     results = []
     for service in step.services:
         action = _start(step, service)
@@ -254,57 +221,4 @@ def _given_back(host: Host, step: Step, order: Order, error: OpsctlError) -> End
             results.append(steps.failure(action, order, problem, launched=False))
             continue
         results.append(_watched(host, step, service, order))
-    good = all(result.good for result in results)
-    names = " ".join(step.services)
-    again = f"then again: {PLAYBOOK}"
-    if good:
-        state = "the driver of before is loaded" + (f", and {names} serves on it" if names else "")
-        return Ended(step.host, "restored", step.have, error.message, state,
-                     f"put that right, {again}", tuple(results))  # fmt: skip
-    cause = "; ".join(f"{r.service}: {r.cause}" for r in results if not r.good)
-    return Ended(
-        step.host,
-        "failed",
-        step.have,
-        error.message,
-        f"{names} could not be started again ({cause})",
-        f"put that right on {step.host}, then: opsctl start {names} --limit {step.host}; {again}",
-        tuple(results),
-    )
-
-
-def _judged(step: Step, driver: str, results: Sequence[Result], trouble: str) -> Ended:
-    bad = [result for result in results if not result.good]
-    ok = tuple(results)
-    names = " ".join(result.service for result in bad)
-    if not bad and not trouble:
-        return Ended(step.host, "upgraded", driver, services=ok)
-    if not bad:
-        state = f"driver {driver} runs, and the services serve on it"
-        hint = f"put that right, then again: {PLAYBOOK}"
-        return Ended(step.host, "failed", driver, trouble, state, hint, ok)
-    cause = "; ".join([*([trouble] if trouble else []), *(f"{r.service}: {r.cause}" for r in bad)])
-    again = f"then again: {PLAYBOOK}"
-    if any(result.outcome == "lost" for result in bad):
-        state = f"{names}: a guard is at work there, and cannot be seen"
-        return Ended(step.host, "lost", driver, cause, state, bad[0].hint, ok)
-    if all(result.outcome == "refused" for result in bad):
-        state = (
-            f"driver {driver} is installed; {names} is stopped: its guard found the host not well"
-        )
-        hint = f"mend it, then: opsctl start {names} --limit {step.host}, or reboot; {again}"
-        return Ended(step.host, "failed", driver, cause, state, hint, ok)
-    state = f"driver {driver} is installed; {names} was started and failed its gates"
-    hint = f"opsctl logs {bad[0].service} --host {step.host}; {again}"
-    return Ended(step.host, "failed", driver, cause, state, hint, ok)
-
-
-def _lost(step: Step, error: OpsctlError) -> Ended:
-    names = " ".join(step.services)
-    if not names:
-        state, watch = "what it came to is not known", ""
-    else:
-        state = f"{names} is parked there: at its next boot it starts if doctor finds the host well"
-        watch = f"opsctl watch {names}, and "
-    hint = f"look at its console; when it is up: {watch}then again: {PLAYBOOK}"
-    return Ended(step.host, "lost", step.have, error.message, state, hint)
+    return results

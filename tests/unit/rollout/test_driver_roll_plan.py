@@ -13,7 +13,8 @@ from opsctl.onhost.doctor.examine import FAULTS
 from opsctl.remote.fake import Call
 from opsctl.remote.host import Answer
 from opsctl.rollout.driver import Seen, Step, Wish, step
-from opsctl.rollout.driverhost import BOOT_ID, REBOOT, Ended, roll
+from opsctl.rollout.driverend import Ended
+from opsctl.rollout.driverhost import BOOT_ID, REBOOT, roll
 from opsctl.rollout.steps import Order
 from tests.unit.rollout.test_fleet import EVENTS, Guarded, Time, result
 
