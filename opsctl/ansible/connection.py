@@ -6,12 +6,13 @@ for Ansible works unchanged, and Ansible's multiplexed SSH master means one hand
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from types import SimpleNamespace
 from typing import Any
 
+from opsctl.errors import OpsctlError
 from opsctl.remote.host import Answer
+from opsctl.remote.start import Start, sudo_refuses
 
 
 class AnsibleHost:
@@ -33,11 +34,32 @@ class AnsibleHost:
         """Run to the end. An unreachable host is Ansible's own exception: it then counts it so.
 
         `timeout` is not used: Ansible's connection has keepalives and a time limit of its own.
+        Without input Ansible would take a terminal, which mixes the streams and changes line ends.
         """
+        start = Start(self.name, self._user)
         said = self._action._low_level_execute_command(
-            shlex.join(argv), sudoable=sudo, in_data=stdin or None
+            start.command(argv), sudoable=sudo, in_data=stdin or b"\n"
         )
-        return Answer(int(said["rc"]), said["stdout"], said["stderr"])
+        out, err = start.out(said["stdout"].encode()), start.err(said["stderr"].encode())
+        if start.begun:
+            return Answer(int(said["rc"]), out.decode(), err.decode())
+        raise self._refused(start, said)
+
+    @property
+    def _user(self) -> str:
+        return str(self._action._get_remote_user() or "the login user")
+
+    def _refused(self, start: Start, said: Mapping[str, Any]) -> OpsctlError:
+        """sudo speaks on stderr; a login shell that runs nothing rarely does."""
+        become = self._action._connection.become
+        if become is not None and ("sudo" in said["stderr"] or self._user in said["stderr"]):
+            given = bool(become.get_option("become_pass"))
+            return sudo_refuses(
+                self.name, self._user, "sudo", int(said["rc"]), said["stderr"], given
+            )
+        found = start.refusal(int(said["rc"]))
+        assert found is not None
+        return found
 
     def stream(
         self, argv: Sequence[str], *, stdin: bytes = b"", idle: float, sudo: bool = True

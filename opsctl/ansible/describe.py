@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from opsctl.ansible import rolevars
 from opsctl.ansible.action import Action, refuse_empty_limit
 from opsctl.ansible.described import described, needs
-from opsctl.errors import NothingSelected, SpecError
+from opsctl.ansible.reading import asked
+from opsctl.errors import NothingSelected, Problem, SpecError
+from opsctl.inventory.model import HostEntry
+from opsctl.remote.target import resolve
 
 
 class ActionModule(Action):
@@ -24,6 +28,7 @@ class ActionModule(Action):
             hosts = described(names, self.task_vars, self._loader)
         except SpecError as error:
             raise SpecError([*error.problems, *problems]) from None
+        problems += self._unreached(hosts)
         if problems:
             raise SpecError(problems)
         if not any(entry.services for entry in hosts.values()):
@@ -35,3 +40,15 @@ class ActionModule(Action):
             "changed": False,
             "hosts": {name: needs(entry.services, folder) for name, entry in hosts.items()},
         }
+
+    def _unreached(self, hosts: Mapping[str, HostEntry]) -> list[Problem]:
+        """What the rollout's own connections could not honour: better told now than when all is
+        staged. Asks OpenSSH, and no host."""
+        given = asked(self._play_context)
+        found: list[Problem] = []
+        for name, entry in hosts.items():
+            try:
+                resolve(name, entry.connection | given)
+            except SpecError as error:
+                found += error.problems
+        return found

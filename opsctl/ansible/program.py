@@ -9,7 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from opsctl.errors import OpsctlError
+from opsctl.onhost.bundle import OLD
 from opsctl.remote.host import Host
+from opsctl.remote.onhost import no_python, python
 
 # What each program imports, in the order of the imports; each module is put under its full name
 # before the next one runs.
@@ -49,9 +51,9 @@ _BELOW = {
     "survey": (*_CONVERGE, *_GPUS, *_MODEL, *_PACKAGES, *_PARTS),
 }
 
-_BOOT = """\
+_BOOT = f"""\
 import json, sys, types
-sent = json.load(sys.stdin)
+{OLD}sent = json.load(sys.stdin)
 for name, text in sent["modules"]:
     module = sys.modules[name] = types.ModuleType(name)
     above, _, leaf = name.rpartition(".")
@@ -86,13 +88,12 @@ def run(host: Host, program: str, args: Mapping[str, Any]) -> dict[str, Any]:
     """The program's result. Raises OpsctlError if it did not come to an end."""
     names = (*_BELOW[program], f"opsctl.ansible.target.{program}")
     sent = {"modules": [(name, _text(name)) for name in names], "args": args}
-    python = getattr(getattr(host, "target", None), "python", "") or "python3"
-    answer = host.run([python, "-c", _BOOT], stdin=json.dumps(sent).encode(), timeout=7200)
+    answer = host.run([*python(host), "-c", _BOOT], stdin=json.dumps(sent).encode(), timeout=7200)
     _, mark, result = answer.out.rpartition(_MARK)
     if answer.rc != 0 or not mark:
         said = (answer.err or answer.out).strip().splitlines()
-        last = said[-1] if said else f"{python} ended with {answer.rc}"
-        raise OpsctlError(
+        last = said[-1] if said else f"it ended with {answer.rc}"
+        raise no_python(host.name, program, answer.rc, last) or OpsctlError(
             f"the check of {program} did not run on the host: {last}",
             host=host.name,
             step=program,

@@ -10,7 +10,7 @@ from typing import Any
 
 from ansible.plugins.action import ActionBase
 
-from opsctl.ansible.reading import read_as_far
+from opsctl.ansible.reading import asked, read_as_far
 from opsctl.errors import SpecError
 
 OUT = "OPSCTL_READ_OUT"
@@ -34,6 +34,8 @@ class ActionModule(ActionBase):  # type: ignore[misc]
             return {"failed": True, "msg": message}
         names = [str(name) for name in task_vars["ansible_play_hosts_all"]]
         hosts, unread = read_as_far(names, task_vars["hostvars"], self._loader)
+        for host in hosts.values():
+            host["vars"] |= asked(self._play_context)
         document: dict[str, Any] = {
             "hosts": hosts,
             "unread": [dataclasses.asdict(problem) for problem in unread],

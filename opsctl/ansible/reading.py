@@ -26,7 +26,7 @@ DESCRIPTIONS = ("sglang_services", "sglang_overrides")
 # What a connection is built from. Facts such as ansible_ssh_host_key_* are not part of it.
 _CONNECTION = re.compile(
     r"ansible_(host|port|user|password|connection|python_interpreter|private_key_file|timeout"
-    r"|become(_\w+)?|sudo_pass|ssh_(?!host_key)\w+)"
+    r"|become(_\w+)?|sudo_\w+|private_key|ssh_(?!host_key)\w+)"
 )
 
 # Settings of ansible.cfg, the environment or the command line that variables do not show.
@@ -34,6 +34,7 @@ _SETTINGS = {
     "remote_user": "ansible_user",
     "port": "ansible_port",
     "private_key_file": "ansible_ssh_private_key_file",
+    "ssh_args": "ansible_ssh_args",
     "ssh_common_args": "ansible_ssh_common_args",
     "ssh_extra_args": "ansible_ssh_extra_args",
 }
@@ -198,3 +199,13 @@ def settings(variables: dict[str, Any]) -> dict[str, Any]:
     if context.CLIARGS.get("become"):
         found["ansible_become"] = True
     return found
+
+
+def asked(play_context: Any) -> dict[str, str]:
+    """Passwords that Ansible was given beside the inventory: -k, -K, or a file of its settings.
+    What the inventory says goes before them, as in Ansible (remote.target)."""
+    given = {
+        "ansible_become_password_asked": play_context.become_pass,
+        "ansible_password_asked": play_context.password,
+    }
+    return {name: str(value) for name, value in given.items() if value}

@@ -12,6 +12,7 @@ from typing import Any
 from opsctl import rollout
 from opsctl.ansible.action import Action, refuse_empty_limit, told
 from opsctl.ansible.described import described
+from opsctl.ansible.reading import asked
 from opsctl.errors import NothingSelected, OpsctlError
 from opsctl.inventory.model import HostEntry
 from opsctl.remote import connect
@@ -59,7 +60,8 @@ class ActionModule(Action):
         releases: Mapping[Key, rollout.Wanted] | None,
     ) -> dict[str, Any]:
         """Plan by what the hosts say now, and do it."""
-        hosts = {name: connect(resolve(name, entries[name].connection)) for name in chosen}
+        given = asked(self._play_context)
+        hosts = {name: connect(resolve(name, entries[name].connection | given)) for name in chosen}
         try:
             plan = self._plan(op, chosen, rollout.look(hosts, chosen), releases)
             return self._planned(plan) if self.check else self._done(hosts, plan)

@@ -9,12 +9,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from opsctl.ansible import bootstrap
 from opsctl.ansible.action import Action
 from opsctl.ansible.cuda import problems, toolkit_args
 from opsctl.ansible.engine import look_args
-from opsctl.ansible.host import host_args
+from opsctl.ansible.host import host_args, may_install
 from opsctl.ansible.host_tuning import tuning_args
 from opsctl.ansible.nvidia_driver import driver_args
+from opsctl.remote.onhost import NoPython
 
 
 class ActionModule(Action):
@@ -24,17 +26,21 @@ class ActionModule(Action):
     def act(self) -> dict[str, Any]:
         given = self.args
         python = given["engine"]["python"]
-        said = self.program(
-            "survey",
-            {
-                "host": host_args(given["host"]),
-                "nvidia_driver": driver_args(given["nvidia_driver"]),
-                "cuda": toolkit_args(given["cuda"]),
-                "host_tuning": tuning_args(given["host_tuning"]),
-                "engine": [look_args(one, python) for one in given["engine"]["environments"]],
-                "model": given["model"],
-            },
-        )
+        asked = {
+            "host": host_args(given["host"]),
+            "nvidia_driver": driver_args(given["nvidia_driver"]),
+            "cuda": toolkit_args(given["cuda"]),
+            "host_tuning": tuning_args(given["host_tuning"]),
+            "engine": [look_args(one, python) for one in given["engine"]["environments"]],
+            "model": given["model"],
+        }
+        try:
+            said = self.program("survey", asked)
+        except NoPython as missing:
+            # The role `host` puts it there; what the others would have to do, nobody can tell yet.
+            allowed = may_install(given["host"])
+            bootstrap.may_install(self.host, missing, allowed=allowed, check=self.check)
+            return {"changed": False, "roles": list(asked)}
         return {"changed": False, "roles": roles(said, given["cuda"]["needs"])}
 
 

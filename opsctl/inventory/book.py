@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import opsctl
+from opsctl.inventory import typed
 from opsctl.inventory.locate import ansible_cfg, setting
 from opsctl.inventory.model import Book, BookEntry
 from opsctl.inventory.reader import book_of, document
@@ -24,13 +25,13 @@ from opsctl.paths import share
 # An inventory folder with more files than this is not an inventory (a home directory?).
 MOST_FILES = 2000
 
-_SECRET = re.compile(r"pass(word|wd|phrase)?($|_)|secret|token", re.IGNORECASE)
+_SECRET = re.compile(r"pass(word|wd|phrase)?($|_)|secret|token|private_key$", re.IGNORECASE)
 _LIVE = re.compile(rb"^plugin\s*:|\b(lookup|query|q)\s*\(", re.MULTILINE)
 
 
 def book(path: Path, *, cache: bool = True, environ: Mapping[str, str] = os.environ) -> Book:
     """The address book of an inventory. Raises OpsctlError if Ansible cannot read it."""
-    before = fingerprint(path, environ) if cache else None
+    before = fingerprint(path, environ) if cache and not typed.given() else None
     kept = _file(path, environ)
     if before is not None and (known := _load(kept, before)) is not None:
         return Book(path, known)

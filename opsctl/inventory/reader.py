@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from opsctl.errors import OpsctlError, Problem, SpecError
+from opsctl.inventory import typed
 from opsctl.inventory.mistakes import mistakes
 from opsctl.inventory.model import Book, BookEntry, HostEntry, Inventory
 from opsctl.paths import share
@@ -132,12 +133,15 @@ def _play(path: Path, limit: str | None, out: Path) -> None:
     if limit:
         command += ["--limit", limit]
     quiet = {"ANSIBLE_NOCOLOR": "1", "ANSIBLE_DEPRECATION_WARNINGS": "0", "ANSIBLE_LOG_PATH": ""}
+    # Nobody would see the question; `opsctl -K` asks by itself (cli.asking).
+    unasked = {"ANSIBLE_BECOME_ASK_PASS": "false", "ANSIBLE_ASK_PASS": "false"}
     # Whatever ansible.cfg is in force: of two equal keys the last would win without a word.
     strict = {"ANSIBLE_DUPLICATE_YAML_DICT_KEY": "error"}
     try:
         done = subprocess.run(
             command,
-            env={**os.environ, **quiet, **strict, "OPSCTL_READ_OUT": str(out)},
+            env={**os.environ, **quiet, **unasked, **strict, "OPSCTL_READ_OUT": str(out)}
+            | typed.environment(out.parent),
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,

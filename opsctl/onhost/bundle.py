@@ -11,9 +11,14 @@ from typing import List
 
 # Reads the program (its length is the first argument) from stdin into a memory file, and leaves
 # the rest of stdin to the verb. os.read, since a buffered read would swallow the verb's part.
-_BOOT = """\
+# Python 2 has to be able to read it, and to say that it is too old.
+OLD = """\
+if sys.version_info < (3, 9):
+    sys.exit("opsctl-old-python %d.%d.%d %s" % (sys.version_info[:3] + (sys.executable,)))
+"""
+_BOOT = f"""\
 import os, sys
-left = int(sys.argv.pop(1))
+{OLD}left = int(sys.argv.pop(1))
 memory = os.memfd_create("opsctl")
 while left:
     part = os.read(0, min(left, 65536))

@@ -5,9 +5,13 @@ Imported only by ssh.py: fabric costs 0.2 s.
 
 from __future__ import annotations
 
+import contextlib
 import logging
+import os
 import shlex
 import socket
+import threading
+from collections import defaultdict
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -15,7 +19,13 @@ from typing import Any
 
 import fabric
 import paramiko
-from paramiko.auth_strategy import AuthFailure, AuthStrategy, InMemoryPrivateKey, OnDiskPrivateKey
+from paramiko.auth_strategy import (
+    AuthFailure,
+    AuthStrategy,
+    InMemoryPrivateKey,
+    OnDiskPrivateKey,
+    Password,
+)
 
 from opsctl.errors import Unreachable
 from opsctl.remote import known_hosts, sanitise
@@ -24,8 +34,8 @@ from opsctl.remote.target import Target
 
 # Limits of paramiko's own steps, in seconds.
 BANNER_TIMEOUT = 15
-AUTH_TIMEOUT = 20
 CHANNEL_TIMEOUT = 15
+LOGIN_TIMEOUT = 60  # until a login, and all that PAM runs for it, is over
 _KEY_KINDS = (
     "ssh-ed25519",
     "ecdsa-sha2-nistp256",
@@ -40,6 +50,12 @@ _MAX_TRIES = 6  # sshd's MaxAuthTries: more keys than this only end the connecti
 # paramiko's words when the TCP connection stands, but nothing was negotiated within the limit.
 _NO_ANSWER = "No existing session"
 
+# Hosts behind one jump log in there a few at a time: sshd drops logins at random from the tenth on
+# that has not ended (MaxStartups 10:30:100).
+_DOORS: defaultdict[tuple[str, int], threading.BoundedSemaphore] = defaultdict(
+    lambda: threading.BoundedSemaphore(4)
+)
+
 # Without a handler, paramiko's threads would write tracebacks to the operator's terminal.
 logging.getLogger("paramiko").addHandler(logging.NullHandler())
 
@@ -48,8 +64,10 @@ def open_connection(target: Target) -> list[fabric.Connection]:
     """The connections that are now open: the jumps in order, then the host itself (last)."""
     chain: list[fabric.Connection] = []
     try:
-        for stop in (*target.jumps, target):
-            chain.append(_open(stop, chain[-1] if chain else None, target.name))
+        for jump in target.jumps:
+            with _DOORS[jump.address, jump.port]:
+                chain.append(_open(jump, chain[-1] if chain else None, target.name))
+        chain.append(_open(target, chain[-1] if chain else None, target.name))
     except BaseException:
         for connection in reversed(chain):
             connection.close()
@@ -69,14 +87,15 @@ def _open(stop: Target, gateway: fabric.Connection | None, name: str) -> fabric.
     )
     connect: dict[str, Any] = {
         "banner_timeout": BANNER_TIMEOUT,
-        "auth_timeout": AUTH_TIMEOUT,
+        "auth_timeout": login_limit(stop),
         "channel_timeout": CHANNEL_TIMEOUT,
         "disabled_algorithms": {"keys": _unwanted(expected.kinds)},
     }
+    proxy = None
     try:
         if stop.proxy_command and gateway is None:
             command = shlex.join(["/bin/sh", "-c", f"exec {stop.proxy_command}"])
-            connect["sock"] = paramiko.ProxyCommand(command)
+            connect["sock"] = proxy = paramiko.ProxyCommand(command)
         connection = fabric.Connection(
             host=stop.address,
             user=stop.user,
@@ -93,8 +112,33 @@ def _open(stop: Target, gateway: fabric.Connection | None, name: str) -> fabric.
     except Unreachable:
         raise
     except Exception as error:
-        raise unreachable(error, stop, name, keys) from error
+        found = unreachable(error, stop, name, keys, gateway)
+        if proxy is not None:
+            found = _proxy_failed(found, proxy)
+        raise found from error
     return connection
+
+
+def _proxy_failed(found: Unreachable, proxy: Any) -> Unreachable:
+    """What the ProxyCommand itself has said names the jump host; the command line may hold a
+    password, so it is not shown."""
+    stderr = proxy.process.stderr
+    os.set_blocking(stderr.fileno(), False)
+    with contextlib.suppress(OSError):
+        said = sanitise.text(stderr.read() or b"").strip().splitlines()
+        if said:
+            return Unreachable(
+                f"{found.message}; its ProxyCommand said: {said[-1][:300]}",
+                host=found.host,
+                step="jump",
+                hint=found.hint,
+            )
+    return found
+
+
+def login_limit(stop: Target) -> float:
+    """Seconds that a login may take; ConnectTimeout and ansible_timeout can only raise it."""
+    return max(LOGIN_TIMEOUT, stop.connect_timeout)
 
 
 def _seconds(stop: Target) -> int:
@@ -124,7 +168,7 @@ def _expected(stop: Target, name: str) -> Known:
             why="known_hosts names only a certificate authority, and host certificates are not "
             "supported: add the host's own key"
             if found.authorities
-            else f"connect once by `{_by_hand(stop)}` and check the fingerprint that it shows",
+            else f"connect once by `{stop.by_hand}` and check the fingerprint that it shows",
         )
     return found
 
@@ -159,7 +203,7 @@ class _Strict(paramiko.MissingHostKeyPolicy):
             self._name,
             what,
             why="this may be another machine. If it was reinstalled, check the fingerprint on its "
-            f"console, correct known_hosts, then `{_by_hand(self._stop)}`",
+            f"console, correct known_hosts, then `{self._stop.by_hand}`",
         )
 
 
@@ -170,14 +214,10 @@ def _key_error(stop: Target, name: str, what: str, why: str) -> Unreachable:
     return Unreachable(f"{what}{via}{note}", host=name, step="host key", hint=why)
 
 
-def _by_hand(stop: Target) -> str:
-    port = "" if stop.port == 22 else f" -p {stop.port}"
-    return f"ssh{port} {stop.user}@{stop.address}"
-
-
 # ---------------------------------------------------------------- who we are
 class Keys(AuthStrategy):
-    """Keys of the agent and of files, as OpenSSH would try them; never a password."""
+    """Keys of the agent and of files, as OpenSSH would try them; then the password, if the
+    inventory has one for this host, once."""
 
     def __init__(self, stop: Target) -> None:
         super().__init__(ssh_config=paramiko.SSHConfig())
@@ -185,22 +225,25 @@ class Keys(AuthStrategy):
         self.notes: list[str] = []
 
     def get_sources(self) -> Iterator[Any]:
-        tries = 0
+        tries, most = 0, _MAX_TRIES - (self._stop.password is not None)
         files = [Path(key) for key in self._stop.keys if Path(key).is_file()]
         public = {blob for file in files if (blob := _public_part(file))}
         offered = set()
         for key in self._agent_keys():
             named = key.asbytes() in public
-            if named or (not self._stop.identities_only and tries < _MAX_TRIES):
+            if named or (not self._stop.identities_only and tries < most):
                 tries += 1
                 offered.add(key.asbytes())
                 yield InMemoryPrivateKey(self._stop.user, key)
         for file in files:
             loaded = None if _public_part(file) in offered else self._load(file)
-            if loaded is not None and tries < _MAX_TRIES:
+            if loaded is not None and tries < most:
                 tries += 1
                 yield OnDiskPrivateKey(self._stop.user, "ssh-config", file, loaded)
-        if tries == 0:
+        if self._stop.password is not None:
+            yield Password(self._stop.user, self._stop.password.get_secret_value)
+            self.notes.append("neither a key nor ansible_password is accepted")
+        elif tries == 0:
             self.notes.append("there is no key to log in with")
 
     def _agent_keys(self) -> tuple[Any, ...]:
@@ -238,16 +281,25 @@ def _public_part(file: Path) -> bytes | None:
 
 
 # ---------------------------------------------------------------- what went wrong
-def unreachable(error: BaseException, stop: Target, name: str, keys: Keys | None) -> Unreachable:
-    """Any failure of connecting in the operator's words."""
+def unreachable(
+    error: BaseException,
+    stop: Target,
+    name: str,
+    keys: Keys | None,
+    gateway: fabric.Connection | None = None,
+) -> Unreachable:
+    """Any failure of connecting in the operator's words. `gateway`: the jump that led there."""
     where = f"{stop.address} port {stop.port}"
     via = "" if stop.name == name else f" (jump {stop.name})"
-    step, message, hint = "connect", "", f"try `{_by_hand(stop)}`"
+    step, message, hint = "connect", "", f"try `{stop.by_hand}`"
     if isinstance(error, AuthFailure | paramiko.AuthenticationException):
         notes = "; ".join(keys.notes) if keys and keys.notes else "none of the keys is accepted"
         step, message = "login", f"{where} refuses the login of {stop.user}: {notes}"
     elif isinstance(error, paramiko.ChannelException):
-        step, message = "jump", f"the jump host will not connect to {where}: {error.text}"
+        jump = f"the jump host {gateway.host}" if gateway else "the jump host"
+        step, message = "jump", f"{jump} will not connect to {where}: {error.text}"
+        if error.code == 1:  # SSH_OPEN_ADMINISTRATIVELY_PROHIBITED
+            hint = f"its sshd_config must allow it: AllowTcpForwarding, PermitOpen; {hint}"
     elif isinstance(error, socket.gaierror):
         message = f"the name {stop.address} cannot be resolved: {error.strerror}"
     elif isinstance(error, TimeoutError):
@@ -264,4 +316,6 @@ def unreachable(error: BaseException, stop: Target, name: str, keys: Keys | None
         message = f"{where} closed the connection before the login"
     else:
         message = f"{where}: {error or type(error).__name__}"
+    if via:
+        step, via = "jump", f"{via}, so {name} was not reached"
     return Unreachable(sanitise.text(message + via, line=500), host=name, step=step, hint=hint)

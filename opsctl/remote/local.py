@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import getpass
 import os
 import select
 import socket
@@ -14,6 +15,7 @@ from typing import Any
 from opsctl.remote import sanitise
 from opsctl.remote.bounded import Lines, Tail
 from opsctl.remote.host import Answer, CommandFailed, Silent, until_closed
+from opsctl.remote.start import Start
 from opsctl.remote.target import Target
 
 _MAX_ERR = 256 << 10
@@ -34,21 +36,24 @@ class LocalHost:
         timeout: float = 60,
         sudo: bool = True,
     ) -> Answer:
+        start = self._start(sudo)
         try:
             done = subprocess.run(
-                self._command(argv, sudo), input=stdin, capture_output=True, timeout=timeout
+                start.argv(argv), input=stdin, capture_output=True, timeout=timeout
             )
         except subprocess.TimeoutExpired:
             raise Silent(f"`{argv[0]}` did not end within {timeout:g} s", host=self.name) from None
         err = Tail(_MAX_ERR)
-        err.feed(done.stderr)
-        out = sanitise.text(done.stdout, line=len(done.stdout) + 1)
+        err.feed(start.err(done.stderr))
+        out = sanitise.text(start.out(done.stdout), line=len(done.stdout) + 1)
+        self._refuse(start, done.returncode)
         return Answer(done.returncode, out, err.text(), err.cut)
 
     def stream(
         self, argv: Sequence[str], *, stdin: bytes = b"", idle: float, sudo: bool = True
     ) -> Iterator[str]:
-        command = self._command(list(argv) if stdin else until_closed(argv), sudo)
+        start = self._start(sudo)
+        command = start.argv(list(argv) if stdin else until_closed(argv))
         lines = Lines(self.name, argv)
         process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
@@ -65,7 +70,7 @@ class LocalHost:
                     if not data:
                         break
                     last = time.monotonic()
-                    yield from lines.feed(data)
+                    yield from lines.feed(start.out(data))
                 elif time.monotonic() - last > idle:
                     raise Silent(f"`{argv[0]}` said nothing for {idle:g} s", host=self.name)
             yield from lines.rest()
@@ -78,6 +83,7 @@ class LocalHost:
                 process.kill()
                 process.wait()
             process.stdout.close()
+        self._refuse(start, process.returncode)
         if process.returncode != 0:
             raise CommandFailed(self.name, argv, Answer(process.returncode, ""))
 
@@ -87,7 +93,13 @@ class LocalHost:
     def close(self) -> None:
         return
 
-    def _command(self, argv: Sequence[str], sudo: bool) -> list[str]:
-        if sudo and os.geteuid() != 0:
-            return ["sudo", "-n", "--", *argv]
-        return list(argv)
+    def _start(self, sudo: bool) -> Start:
+        """sudo asks no password here: its words would go to the operator's own terminal."""
+        become = sudo and os.geteuid() != 0
+        return Start(self.name, getpass.getuser(), sudo=self.target.sudo if become else "")
+
+    @staticmethod
+    def _refuse(start: Start, rc: int) -> None:
+        if refusal := start.refusal(rc):
+            refusal.hint = "run opsctl as root here, or allow NOPASSWD in sudoers"
+            raise refusal

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import base64
 import json
+import re
+import shlex
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import closing
@@ -19,13 +21,24 @@ _PYTHON = "python3"
 
 
 class NoPython(OpsctlError):
-    """The host has no interpreter that runs the ground floor."""
+    """The host has no interpreter that runs the ground floor; `old`: it has one that is too old."""
+
+    def __init__(self, message: str, *, old: bool = False, **told: Any) -> None:
+        super().__init__(message, **told)
+        self.old = old
+
+
+# What the program says that a Python older than 3.9 gets (onhost.bundle).
+_OLD = re.compile(r"opsctl-old-python (\S+) (.+)")
 
 
 def argv(host: Host, verb: str, *args: str) -> list[str]:
-    command = bundle.boot_argv(len(bundle.build()), verb, *args)
-    target = getattr(host, "target", None)
-    return [getattr(target, "python", "") or _PYTHON, *command[1:]]
+    return [*python(host), *bundle.boot_argv(len(bundle.build()), verb, *args)[1:]]
+
+
+def python(host: Host) -> list[str]:
+    """The host's interpreter; ansible_python_interpreter may be a command: /usr/bin/env python3."""
+    return shlex.split(getattr(getattr(host, "target", None), "python", "") or _PYTHON)
 
 
 def call(
@@ -139,15 +152,21 @@ def _parsed(host: str, verb: str, text: str) -> dict[str, Any]:
 def _failed(host: str, verb: str, answer: Answer) -> OpsctlError:
     log = answer.err.strip().splitlines()[-20:]
     last = log[-1] if log else f"exit code {answer.rc} without a word"
-    if answer.rc == 127 or (answer.rc == 1 and last.endswith("command not found")):
-        return NoPython(
-            f"no Python interpreter was found: {last}",
-            host=host,
-            step=verb,
-            hint="install python3 (3.9 or newer), or set ansible_python_interpreter",
-            log=log,
-        )
-    return OpsctlError(f"failed on the host: {last}", host=host, step=verb, log=log)
+    missing = no_python(host, verb, answer.rc, last)
+    return missing or OpsctlError(f"failed on the host: {last}", host=host, step=verb, log=log)
+
+
+def no_python(host: str, step: str, rc: int, last: str) -> NoPython | None:
+    """What a shell's exit codes, and the ground floor's own look at its Python, tell of it."""
+    old = _OLD.search(last)
+    if rc not in (126, 127) and old is None:
+        return None
+    message = f"no Python interpreter was found: {last}"
+    hint = "on the host: apt-get install python3 (or dnf); or set ansible_python_interpreter"
+    if old is not None:
+        message = f"{old[2]} is Python {old[1]}, and opsctl needs 3.9 or newer on its hosts"
+        hint = "install a newer python3 there, and set ansible_python_interpreter to its path"
+    return NoPython(message, host=host, step=step, hint=hint, old=old is not None)
 
 
 def _bytes(stdin: bytes | Mapping[str, Any] | None) -> bytes:

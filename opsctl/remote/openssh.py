@@ -25,6 +25,7 @@ VARIABLES = (
     "ansible_ssh_args",
     "ansible_ssh_common_args",
     "ansible_ssh_extra_args",
+    "ansible_timeout",
 )
 
 # Where OpenSSH's own default is "wait for ever", opsctl has limits.
@@ -59,6 +60,9 @@ def arguments(name: str, variables: Mapping[str, str]) -> list[str]:
     if key_file:
         path = _quotable(name, "ansible_ssh_private_key_file", str(Path(key_file).expanduser()))
         found += ["-o", f'IdentityFile="{path}"']
+    if variables.get("ansible_timeout"):
+        value = _quotable(name, "ansible_timeout", variables["ansible_timeout"])
+        found += ["-o", f'ConnectTimeout="{value}"']
     found += _split(name, "ansible_ssh_common_args", variables)
     found += _split(name, "ansible_ssh_extra_args", variables)
     if host.startswith("-"):
@@ -208,7 +212,7 @@ def keepalive(options: Options) -> tuple[float, int]:
     return float(interval), int(count)
 
 
-def unsupported(name: str, options: Options) -> list[Problem]:
+def unsupported(name: str, options: Options, *, password: bool = False) -> list[Problem]:
     """Options that change what is trusted or reached and that opsctl cannot honour."""
     checks = (
         ("pkcs11provider", "PKCS11Provider", "load the token into ssh-agent: ssh-add -s PROVIDER"),
@@ -240,7 +244,7 @@ def unsupported(name: str, options: Options) -> list[Problem]:
                 hint=f"export SSH_AUTH_SOCK={agent}",
             )
         )
-    return found + _no_public_key(name, options)
+    return found if password else found + _no_public_key(name, options)
 
 
 def _no_public_key(name: str, options: Options) -> list[Problem]:
@@ -251,7 +255,7 @@ def _no_public_key(name: str, options: Options) -> list[Problem]:
         return []
     return [
         Problem(
-            "SSH allows no public key here, and opsctl logs in with keys only",
+            "SSH allows no public key here, and there is no ansible_password",
             host=name,
             key="PreferredAuthentications" if methods else "PubkeyAuthentication",
             value=methods or "no",

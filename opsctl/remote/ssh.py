@@ -5,7 +5,6 @@ Imported lazily (see remote.connect): fabric and paramiko cost 0.2 s.
 
 from __future__ import annotations
 
-import secrets
 import shlex
 import threading
 import time
@@ -18,9 +17,10 @@ import paramiko
 from opsctl.errors import OpsctlError, Unreachable
 from opsctl.remote import sanitise
 from opsctl.remote.bounded import Lines, Tail, too_much
-from opsctl.remote.connection import CHANNEL_TIMEOUT, open_connection, unreachable
+from opsctl.remote.connection import CHANNEL_TIMEOUT, unreachable
 from opsctl.remote.host import Answer, CommandFailed, Silent, until_closed
-from opsctl.remote.pulse import Pulse
+from opsctl.remote.line import Line
+from opsctl.remote.start import Start
 from opsctl.remote.target import Target
 
 MAX_SESSIONS = 8  # at once on one connection; sshd's own default (MaxSessions) is 10
@@ -28,6 +28,8 @@ MAX_OUT = 32 << 20  # bytes of stdout that a command may say
 MAX_ERR = 256 << 10  # bytes of stderr that are kept
 _CHUNK = 64 << 10
 _LOOK = 1.0  # s between two looks at the clock while nothing comes
+_PATIENCE = 3.0  # s until a session that sshd refuses is asked of another connection
+_STUCK = 10.0  # s of silence after which what sudo has said counts as a question
 
 
 class SshHost:
@@ -36,10 +38,10 @@ class SshHost:
     def __init__(self, target: Target) -> None:
         self.name = target.name
         self.target = target
-        self._chain: list[Any] = []
-        self._pulse: Pulse | None = None
+        self._lines: list[Line] = []  # more than one only where sshd's MaxSessions demands it
         self._lock = threading.Lock()
         self._places = threading.BoundedSemaphore(MAX_SESSIONS)
+        self._wrong: OpsctlError | None = None  # sudo's refusal of the password: never asked again
 
     # ------------------------------------------------------------ commands
     def run(
@@ -51,52 +53,56 @@ class SshHost:
         sudo: bool = True,
     ) -> Answer:
         deadline = time.monotonic() + timeout
-        out, err = bytearray(), Tail(MAX_ERR)
-        with self._started(argv, sudo, err, deadline) as channel:
+        said = Said(self._start(sudo))
+        with self._started(argv, said, deadline) as channel:
             _send(channel, stdin, end=True)
             while _wait(channel):
-                _read(channel, out, err)
-                if len(out) > MAX_OUT:
+                said.read(channel)
+                if max(len(said.out), said.start.noise) > MAX_OUT:
                     raise too_much(self.name, argv, f"{MAX_OUT >> 20} MiB")
                 if time.monotonic() > deadline:
                     raise self._silent(argv, f"did not end within {timeout:g} s")
-            _read(channel, out, err)
+            said.read(channel)
             rc = self._status(channel, argv)
-        answer = Answer(rc, sanitise.text(bytes(out), line=MAX_OUT), err.text(), err.cut)
-        self._refused_sudo(answer, sudo)
-        return answer
+        if refusal := said.start.refusal(rc):
+            raise refusal
+        out = sanitise.text(bytes(said.out), line=MAX_OUT)
+        return Answer(rc, out, said.err.text(), said.err.cut)
 
     def stream(
         self, argv: Sequence[str], *, stdin: bytes = b"", idle: float, sudo: bool = True
     ) -> Iterator[str]:
-        lines, err = Lines(self.name, argv), Tail(MAX_ERR)
+        lines, said = Lines(self.name, argv), Said(self._start(sudo))
         command = list(argv) if stdin else until_closed(argv)
         deadline = time.monotonic() + max(idle, CHANNEL_TIMEOUT)
-        with self._started(command, sudo, err, deadline) as channel:
+        with self._started(command, said, deadline) as channel:
             channel.settimeout(max(idle, CHANNEL_TIMEOUT))
             _send(channel, stdin, end=False)
             last = time.monotonic()
             going = True
             while going:
                 going = _wait(channel)
-                out = bytearray()
-                _read(channel, out, err)
-                if out:
+                said.read(channel)
+                if said.out:
                     last = time.monotonic()
-                yield from lines.feed(bytes(out))
+                out, said.out = bytes(said.out), bytearray()
+                yield from lines.feed(out)
+                if said.start.noise > MAX_OUT:
+                    raise too_much(self.name, argv, f"{MAX_OUT >> 20} MiB")
                 if time.monotonic() - last > idle:
                     raise self._silent(argv, f"said nothing for {idle:g} s")
             yield from lines.rest()
             rc = self._status(channel, argv)
-        answer = Answer(rc, "", err.text(), err.cut)
-        self._refused_sudo(answer, sudo)
+        if refusal := said.start.refusal(rc):
+            raise refusal
         if rc != 0:
-            raise CommandFailed(self.name, argv, answer)
+            raise CommandFailed(self.name, argv, Answer(rc, "", said.err.text(), said.err.cut))
 
     # ------------------------------------------------------------ forwarding
     def tunnel(self, address: str, port: int, timeout: float) -> Any:
+        line = self._line()
         try:
-            return self._transport().open_channel(
+            channel = line.transport.open_channel(
                 "direct-tcpip", (address, port), ("127.0.0.1", 0), timeout=timeout
             )
         except paramiko.ChannelException as error:
@@ -107,37 +113,27 @@ class SshHost:
             ) from None
         except (paramiko.SSHException, OSError, EOFError) as error:
             raise self._lost("tunnel", error) from error
+        line.watch()
+        return channel
 
     def close(self) -> None:
         with self._lock:
-            self._drop()
+            for line in self._lines:
+                line.close()
+            self._lines = []
 
     # ------------------------------------------------------------ the connection
-    def _transport(self) -> Any:
+    def _line(self) -> Line:
+        """A line that is open; the first one unless sshd has demanded more."""
         with self._lock:
-            if self._chain and not self._chain[-1].transport.is_active():
-                self._drop()
-            if not self._chain:
-                self._chain = open_connection(self.target)
-                self._pulse = Pulse(
-                    self._chain[-1].transport,
-                    self.target.alive_interval,
-                    self.target.alive_count,
-                )
-            return self._chain[-1].transport
-
-    def _drop(self) -> None:
-        if self._pulse is not None:
-            self._pulse.stop()
-            self._pulse = None
-        for connection in reversed(self._chain):
-            connection.close()
-        self._chain = []
+            if not any(line.alive for line in self._lines):
+                for line in self._lines:
+                    line.close()
+                self._lines = [Line(self.target)]
+            return next(line for line in self._lines if line.alive)
 
     @contextmanager
-    def _started(
-        self, argv: Sequence[str], sudo: bool, err: Tail, deadline: float
-    ) -> Iterator[Any]:
+    def _started(self, argv: Sequence[str], said: Said, deadline: float) -> Iterator[Any]:
         """The channel of a command that now runs, past sudo's password. Closed at the end."""
         if not self._places.acquire(timeout=max(0.0, deadline - time.monotonic())):
             raise self._silent(argv, f"waited in vain: {MAX_SESSIONS} commands are running there")
@@ -145,10 +141,9 @@ class SshHost:
         try:
             channel = self._session(deadline)
             channel.settimeout(max(0.1, deadline - time.monotonic()))
-            command, ask = self._command(argv, sudo)
-            channel.exec_command(command)
-            if ask is not None:
-                ask.answer(channel, err, deadline)
+            channel.exec_command(said.start.command(argv))
+            if said.start.may_ask:
+                self._answer(channel, said, deadline)
             yield channel
         except TimeoutError as error:
             raise self._silent(argv, "does not take its input") from error
@@ -163,30 +158,60 @@ class SshHost:
             self._places.release()
 
     def _session(self, deadline: float) -> Any:
-        """A new session; sshd frees the place of a closed one only after a moment."""
-        transport = self._transport()
-        patience = min(deadline, time.monotonic() + 5)
+        """A new session; sshd frees the place of a closed one only after a moment. Where it allows
+        fewer at once than are needed (MaxSessions), another connection is opened."""
+        patience = min(deadline, time.monotonic() + _PATIENCE)
         while True:
-            try:
-                return _watched(transport.open_session(timeout=CHANNEL_TIMEOUT))
-            except paramiko.ChannelException as error:
-                if time.monotonic() > patience:
-                    raise Unreachable(
-                        f"it allows no further session on this connection ({error.text})",
-                        host=self.name,
-                        step="session",
-                        hint="raise MaxSessions in its sshd_config",
-                    ) from None
-                time.sleep(0.2)
+            self._line()
+            for line in [line for line in self._lines if line.alive]:
+                with suppress(paramiko.ChannelException):
+                    return _watched(line.session(deadline))
+            if time.monotonic() > patience:
+                break
+            time.sleep(0.2)
+        line = Line(self.target)
+        with self._lock:
+            self._lines.append(line)
+        try:
+            return _watched(line.session(deadline))
+        except paramiko.ChannelException as error:
+            raise Unreachable(
+                f"it allows no further session on this connection ({error.text})",
+                host=self.name,
+                step="session",
+                hint="raise MaxSessions in its sshd_config",
+            ) from None
 
-    def _command(self, argv: Sequence[str], sudo: bool) -> tuple[str, Password | None]:
-        plain = shlex.join(argv)
-        if not sudo or not self.target.become or self.target.user == "root":
-            return plain, None
-        if self.target.become_password is None:
-            return f"sudo -n -- {plain}", None
-        ask = Password(self.name, self.target.become_password.get_secret_value())
-        return ask.command(argv), ask
+    def _start(self, sudo: bool) -> Start:
+        become = sudo and self.target.become and self.target.user != "root"
+        password = self.target.become_password is not None
+        if become and password and self._wrong is not None:
+            raise self._wrong
+        program = self.target.sudo if become else ""
+        return Start(self.name, self.target.user, sudo=program, password=become and password)
+
+    def _answer(self, channel: Any, said: Said, deadline: float) -> None:
+        """Gives sudo its password when it asks for it, and only then: where a rule NOPASSWD makes
+        it not ask, a password sent unasked would reach the command itself."""
+        assert self.target.become_password is not None
+        password = self.target.become_password.get_secret_value().encode()
+        quiet = time.monotonic()
+        while _wait(channel) and time.monotonic() < deadline:
+            if said.read(channel):
+                quiet = time.monotonic()
+            if said.start.begun:
+                return
+            try:
+                if said.start.asked():
+                    channel.sendall(password + b"\n")
+            except OpsctlError as error:
+                self._wrong = error
+                raise
+            if said.start.waits() and time.monotonic() - quiet > _STUCK:
+                raise said.start.stuck()
+        said.read(channel)
+        if not said.start.begun and not channel.exit_status_ready():
+            raise said.start.stuck()  # the input is not for sudo
 
     # ------------------------------------------------------------ what went wrong
     def _status(self, channel: Any, argv: Sequence[str]) -> int:
@@ -198,9 +223,9 @@ class SshHost:
     def _lost(self, step: str, error: BaseException | None) -> Unreachable:
         if isinstance(error, Unreachable):
             return error
-        if not self._chain and error is not None:
+        if not self._lines and error is not None:
             return unreachable(error, self.target, self.name, None)
-        silent = self._pulse is not None and self._pulse.dead
+        silent = any(line.silent for line in self._lines)
         seconds = self.target.alive_interval * self.target.alive_count
         cause = f"no sign of life for {seconds:g} s" if silent else str(error or "closed")
         return Unreachable(
@@ -213,51 +238,26 @@ class SshHost:
     def _silent(self, argv: Sequence[str], what: str) -> Silent:
         return Silent(f"`{_short(argv)}` {what}", host=self.name, step=_short(argv))
 
-    def _refused_sudo(self, answer: Answer, sudo: bool) -> None:
-        if not sudo or not self.target.become or answer.rc != 1:
-            return
-        if answer.out or not answer.err.startswith("sudo: "):
-            return
-        raise OpsctlError(
-            f"sudo is refused for {self.target.user}: {answer.err.splitlines()[0]}",
-            host=self.name,
-            step="sudo",
-            hint=f"allow {self.target.user} NOPASSWD in sudoers, or set ansible_become_password",
-        )
 
+class Said:
+    """What a command has said so far, without the noise before it."""
 
-class Password:
-    """sudo with a password, which goes through stdin and only after sudo has asked for it.
+    def __init__(self, start: Start) -> None:
+        self.start = start
+        self.out, self.err = bytearray(), Tail(MAX_ERR)
 
-    A rule NOPASSWD makes sudo not ask; a password sent unasked would reach the command itself.
-    """
-
-    def __init__(self, host: str, password: str) -> None:
-        self._host, self._password = host, password
-        mark = secrets.token_hex(8)
-        self._prompt, self._go = f"opsctl-ask-{mark}:", f"opsctl-go-{mark}\n"
-
-    def command(self, argv: Sequence[str]) -> str:
-        begin = f'printf "%s\\n" {self._go.strip()} >&2; exec "$@"'
-        return shlex.join(["sudo", "-S", "-p", self._prompt, "--", "sh", "-c", begin, "sh", *argv])
-
-    def answer(self, channel: Any, err: Tail, deadline: float) -> None:
-        """Returns when the command has begun or sudo has given up (its words are in `err`)."""
-        said, asked = bytearray(), 0
-        while _wait(channel) and time.monotonic() < deadline:
-            while channel.recv_stderr_ready():
-                said += channel.recv_stderr(_CHUNK)
-            if self._go.encode() in said:
-                err.feed(bytes(said.partition(self._go.encode())[2]))
-                return
-            if said.count(self._prompt.encode()) > asked:
-                asked += 1
-                if asked > 1:
-                    raise OpsctlError(
-                        "sudo refuses ansible_become_password", host=self._host, step="sudo"
-                    )
-                channel.sendall(self._password.encode() + b"\n")
-        err.feed(bytes(said).replace(self._prompt.encode(), b""))
+    def read(self, channel: Any) -> bool:
+        """Whether anything came."""
+        came = False
+        for _ in range(64):  # at most 4 MiB, then the caller looks at its limits
+            if channel.recv_stderr_ready():
+                self.err.feed(self.start.err(channel.recv_stderr(_CHUNK)))
+            elif channel.recv_ready():
+                self.out += self.start.out(channel.recv(_CHUNK))
+            else:
+                break
+            came = True
+        return came
 
 
 def _short(argv: Sequence[str]) -> str:
@@ -312,13 +312,3 @@ def _wait(channel: Any) -> bool:
         channel.arrival.wait(_LOOK)
     channel.arrival.rearm()  # before the caller reads: what comes from now on wakes the next wait
     return True
-
-
-def _read(channel: Any, out: bytearray, err: Tail) -> None:
-    for _ in range(64):  # at most 4 MiB, then the caller looks at its limits
-        if channel.recv_stderr_ready():
-            err.feed(channel.recv_stderr(_CHUNK))
-        elif channel.recv_ready():
-            out += channel.recv(_CHUNK)
-        else:
-            return

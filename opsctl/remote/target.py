@@ -22,7 +22,16 @@ _ALIASES = {
     "ansible_port": ("ansible_ssh_port",),
     "ansible_user": ("ansible_ssh_user",),
     "ansible_ssh_private_key_file": ("ansible_private_key_file",),
-    "ansible_become_password": ("ansible_become_pass", "ansible_sudo_pass"),
+    "ansible_become_password": (
+        "ansible_become_pass",
+        "ansible_sudo_pass",
+        "ansible_become_password_asked",  # ansible.reading.asked
+    ),
+    "ansible_become_user": ("ansible_sudo_user",),
+    "ansible_become_exe": ("ansible_sudo_exe",),
+    "ansible_password": ("ansible_ssh_pass", "ansible_ssh_password", "ansible_password_asked"),
+    "ansible_private_key": ("ansible_ssh_private_key",),
+    "ansible_timeout": ("ansible_ssh_timeout",),
 }
 _CONNECTIONS = ("ssh", "smart", "paramiko", "paramiko_ssh", "ansible.builtin.ssh")
 _LOCAL = ("local", "ansible.builtin.local")
@@ -54,8 +63,23 @@ class Target:
     alive_count: int = openssh.ALIVE_COUNT
     become: bool = False
     become_password: SecretStr | None = None
+    sudo: str = "sudo"  # the program that makes root of `user`
+    password: SecretStr | None = None  # of the login itself
     python: str = ""
     local: bool = False
+
+    @property
+    def by_hand(self) -> str:
+        """What an operator types to get there."""
+        over = f" -J {','.join(jump.login for jump in self.jumps)}" if self.jumps else ""
+        port = "" if self.port == 22 else f" -p {self.port}"
+        return f"ssh{over}{port} {self.user}@{self.address}"
+
+    @property
+    def login(self) -> str:
+        """As ProxyJump has it."""
+        address = f"[{self.address}]" if ":" in self.address else self.address
+        return f"{self.user}@{address}" + ("" if self.port == 22 else f":{self.port}")
 
     @property
     def key_names(self) -> tuple[str, ...]:
@@ -74,25 +98,30 @@ def resolve(name: str, variables: Mapping[str, Any], config_of: ConfigOf | None 
         raise SpecError(problems)
     python = _text(variables, "ansible_python_interpreter")
     python = "" if python.startswith("auto") else python
+    sudo = _text(variables, "ansible_become_exe") or "sudo"
     if _text(variables, "ansible_connection") in _LOCAL:
-        return Target(name, "localhost", become=become, python=python, local=True)
+        return Target(name, "localhost", become=become, sudo=sudo, python=python, local=True)
     ask = config_of or _ask_openssh
     arguments = openssh.arguments(name, _plain(variables))
     options = openssh.parse(ask(arguments))
-    target = _target(name, options)
-    jumps = _jumps(name, options, openssh.config_file(arguments), ask)
-    password = _value(variables, "ansible_become_password")
+    password = _secret(variables, "ansible_password")
+    target = _target(name, options, password is not None)
+    if "ansible_become" in variables and not become and target.user != "root":
+        message = f"is off, and {target.user} is not root: opsctl needs root on its hosts"
+        raise SpecError([Problem(message, host=name, key="ansible_become", allowed="true")])
     return replace(
         target,
-        jumps=jumps,
-        become=become if "ansible_become" in variables else target.user != "root",
-        become_password=SecretStr(_secret_text(password)) if password else None,
+        jumps=_jumps(name, options, openssh.config_file(arguments), ask),
+        become=target.user != "root",
+        become_password=_secret(variables, "ansible_become_password"),
+        sudo=sudo,
+        password=password,
         python=python,
     )
 
 
-def _target(name: str, options: Options) -> Target:
-    unsupported = openssh.unsupported(name, options)
+def _target(name: str, options: Options, password: bool = False) -> Target:
+    unsupported = openssh.unsupported(name, options, password=password)
     if unsupported:
         raise SpecError(unsupported)
     interval, count = openssh.keepalive(options)
@@ -193,13 +222,13 @@ def _checked(name: str, variables: Mapping[str, Any]) -> tuple[list[Problem], bo
         refuse("ansible_become_method", "sudo")
     if _text(variables, "ansible_become_user") not in ("", "root"):
         refuse("ansible_become_user", "root")
-    if variables.get("ansible_password") or variables.get("ansible_ssh_pass"):
+    if _value(variables, "ansible_private_key"):
         problems.append(
             Problem(
-                "is not supported by opsctl: it logs in with keys only",
+                "is not supported by opsctl: a key is a file, or in the agent",
                 host=name,
-                key="ansible_password",
-                hint="put a key on the host with ssh-copy-id",
+                key="ansible_private_key",
+                allowed="ansible_private_key_file, or ssh-add KEY",
             )
         )
     return problems, _truth(variables.get("ansible_become", False))
@@ -216,8 +245,11 @@ def _value(variables: Mapping[str, Any], key: str) -> Any:
     return None
 
 
-def _secret_text(value: Any) -> str:
-    return str(value.get_secret_value()) if isinstance(value, SecretStr) else str(value)
+def _secret(variables: Mapping[str, Any], key: str) -> SecretStr | None:
+    value = _value(variables, key)
+    if value is None or isinstance(value, SecretStr):
+        return value
+    return SecretStr(str(value))
 
 
 def _text(variables: Mapping[str, Any], key: str) -> str:

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from opsctl.errors import OpsctlError, Unreachable
+from opsctl.errors import OpsctlError, SpecError, Unreachable
 from opsctl.onhost.doctor.fault import FAIL, PASS, UNKNOWN, WARN, Fault, Found, table
 from opsctl.remote.onhost import NoPython
 from opsctl.remote.sanitise import text as harmless
@@ -28,15 +28,29 @@ SHOWN = 3  # findings of one kind on one host that are told one by one
 # What only the controller sees.
 FAULTS = table(
     Fault("ssh-unreachable", "ssh", FAIL, "a host that cannot be reached",
-          "no connection, or no login", "ssh USER@HOST by hand"),
+          "no connection, or none that lasts until it is asked", "ssh USER@HOST by hand"),
+    Fault("ssh-jump", "ssh", FAIL, "a jump host that does not lead there",
+          "it cannot be reached, refuses the login, or may not forward (AllowTcpForwarding)",
+          "ssh -J JUMP USER@HOST by hand"),
+    Fault("ssh-login", "ssh", FAIL, "a login that is refused",
+          "the host is there; none of the keys, nor ansible_password, is accepted",
+          "ssh-copy-id USER@HOST, or ansible_private_key_file, or ssh-add KEY"),
+    Fault("ssh-shell", "ssh", FAIL, "a login shell that runs no command",
+          "nologin, a shell that is not there, or a command that sshd forces",
+          "usermod -s /bin/sh USER, or another ansible_user"),
+    Fault("ssh-setting", "ssh", FAIL, "a setting of the connection that opsctl cannot honour",
+          "the host was not asked", "docs/connections.md says which there are"),
     Fault("ssh-host-key", "ssh", FAIL, "a host key that is not the known one",
           "it is another machine, was reinstalled, or was never seen",
           "check the fingerprint on its console, then correct known_hosts"),
     Fault("sudo-refused", "sudo", FAIL, "a login that may not become root",
           "opsctl needs root, by a login as root or by sudo",
-          "allow it NOPASSWD in sudoers, or set ansible_become_password"),
+          "allow it NOPASSWD in sudoers, or set ansible_become_password, or opsctl -K"),
     Fault("python-missing", "python", FAIL, "no Python on the host",
           "opsctl needs python3 there", "install python3, or set ansible_python_interpreter"),
+    Fault("python-old", "python", FAIL, "a Python older than 3.9",
+          "the part of opsctl that runs on the host needs 3.9",
+          "install a newer python3, and set ansible_python_interpreter"),
     Fault("not-examined", "answer", FAIL, "an answer that cannot be used",
           "the host was reached, and the look at it failed", "opsctl doctor --limit HOST --debug"),
     Fault("description", "description", FAIL, "a description that is not right",
@@ -52,7 +66,7 @@ def checks(answer: dict[str, Any] | OpsctlError) -> list[dict[str, Any]]:
     if isinstance(answer, OpsctlError):
         found.fault(_kind(answer), answer.message)
         told = [one.as_json() for one in found.list]
-        return [{**told[0], "hint": answer.hint or told[0]["hint"]}]
+        return [{**told[0], "hint": answer.hint or _settings(answer) or told[0]["hint"]}]
     for text in answer.get("description") or ():
         found.fault("description", text)
     _skew(answer, found)
@@ -60,15 +74,30 @@ def checks(answer: dict[str, Any] | OpsctlError) -> list[dict[str, Any]]:
     return [*(one.as_json() for one in found.list), *answer["checks"]]
 
 
+def _settings(error: OpsctlError) -> str:
+    """What to write in the inventory."""
+    problems = error.problems if isinstance(error, SpecError) else ()
+    told = [f"{p.key}: {p.allowed}" for p in problems if p.key and p.allowed]
+    return f"in the inventory: {', '.join(told)}" if told else ""
+
+
+_OF_STEP = {
+    "sudo": "sudo-refused",
+    "shell": "ssh-shell",
+    "host key": "ssh-host-key",
+    "jump": "ssh-jump",
+    "login": "ssh-login",
+}
+
+
 def _kind(error: OpsctlError) -> str:
     """A host that gave no answer is a finding, not the end of the look at the others."""
-    if error.step == "sudo":
-        return "sudo-refused"
+    if isinstance(error, SpecError):
+        return "ssh-setting"
     if isinstance(error, NoPython):
-        return "python-missing"
-    if isinstance(error, Unreachable):
-        return "ssh-host-key" if error.step == "host key" else "ssh-unreachable"
-    return "not-examined"
+        return "python-old" if error.old else "python-missing"
+    lost = "ssh-unreachable" if isinstance(error, Unreachable) else "not-examined"
+    return _OF_STEP.get(error.step, lost)
 
 
 def _skew(answer: Mapping[str, Any], found: Found) -> None:

@@ -183,7 +183,7 @@ def test_sudo_with_a_password(lab_host: LabHost) -> None:
         host.run(["id"])
     with (
         opened(lab_host, ansible_user="carol") as host,
-        pytest.raises(OpsctlError, match="sudo is refused for carol") as caught,
+        pytest.raises(OpsctlError, match="sudo is refused for carol: sudo: a password is required") as caught,
     ):
         host.run(["id"])
     assert "ansible_become_password" in caught.value.hint
@@ -262,11 +262,11 @@ def test_output_is_bounded_and_harmless(lab_host: LabHost) -> None:
 def test_closing_in_the_midst_of_a_flood_leaves_the_connection_whole(lab_host: LabHost) -> None:
     with opened(lab_host) as host:
         assert host.run(["true"]).rc == 0
-        transport = host._transport()
+        transport = host._line().transport
         for _ in range(60):
             with pytest.raises(TooMuch):
                 list(host.stream(["cat", "/dev/zero"], idle=30))
-        assert host._transport() is transport
+        assert host._line().transport is transport
         assert host.run(["echo", "still"]).out == "still\n"
 
 

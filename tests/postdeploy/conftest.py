@@ -36,7 +36,17 @@ class Machine:
 
     @cached_property
     def _sudo(self) -> str:
-        return "" if self.host.run("id -u").stdout.strip() == "0" else "sudo -n "
+        """Raises RuntimeError where sudo asks for a password: testinfra gives none to its own
+        connections."""
+        if self.host.run("id -u").stdout.strip() == "0":
+            return ""
+        tried = self.host.run("sudo -n true")
+        if tried.rc != 0:
+            raise RuntimeError(
+                f"{self.name}: {tried.stderr.strip()}; with --force-ansible the password of the "
+                "inventory is used"
+            )
+        return "sudo -n "
 
     def run(self, *words: str, ok: tuple[int, ...] = (0,)) -> str:
         """Stdout of a command as root. Raises RuntimeError: a fault of the way, not a result."""

@@ -67,6 +67,8 @@ def test_templates_are_filled_in_per_host_and_types_kept(tmp_path: Path) -> None
     done, found = read(inventory(tmp_path))
     assert done.returncode == 0, done.stdout
     h1, h2 = found["hosts"]["h1"], found["hosts"]["h2"]
+    # ssh_args of ansible.cfg (here the repository's own) may hold the jump to every host.
+    assert "ControlMaster=auto" in h1["vars"].pop("ansible_ssh_args")
     assert h1["vars"] == {"ansible_host": "192.0.2.11", "ansible_user": "ops"}
     assert h1["groups"] == ["kimi"]
     kimi = h1["sglang_services"]["kimi"]

@@ -103,7 +103,8 @@ def test_what_cannot_be_honoured_is_named(name: str, words: list[str]) -> None:
         ({"ansible_connection": "docker"}, "ansible_connection"),
         ({"ansible_become_method": "su"}, "ansible_become_method"),
         ({"ansible_become_user": "sglang"}, "ansible_become_user"),
-        ({"ansible_password": "s3cret"}, "ansible_password"),
+        ({"ansible_sudo_user": "sglang"}, "ansible_become_user"),
+        ({"ansible_private_key": "s3cret"}, "ansible_private_key"),
         ({"ansible_ssh_common_args": "-o 'ProxyCommand=x"}, "ansible_ssh_common_args"),
         ({"ansible_host": "-oProxyCommand=evil"}, "dash"),
         ({"ansible_user": 'a"b'}, "ansible_user"),
@@ -125,12 +126,14 @@ def test_ansible_variables_come_before_the_configuration() -> None:
         "ansible_ssh_args": "-C",
         "ansible_ssh_common_args": "-F /x",
         "ansible_ssh_extra_args": "-J h1",
+        "ansible_timeout": "30",
     }
     assert openssh.arguments("h", variables) == [
         "-C",
         "-o", 'Port="2022"',
         "-o", 'User="deploy"',
         "-o", 'IdentityFile="/keys/a b"',
+        "-o", 'ConnectTimeout="30"',
         "-F", "/x",
         "-J", "h1",
         "--", "192.0.2.9",
@@ -142,11 +145,27 @@ def test_become() -> None:
         return "user deploy\nhostname h\nport 22\n"
 
     assert resolve("h", {}, ask).become
-    assert not resolve("h", {"ansible_become": "no"}, ask).become
-    found = resolve("h", {"ansible_become_pass": "s3cret"}, ask)
-    assert found.become_password is not None
+    with pytest.raises(SpecError, match=r"host h, key ansible_become: is off, and deploy is not"):
+        resolve("h", {"ansible_become": "no"}, ask)
+    assert not resolve("h", {"ansible_become": True}, lambda _: "user root\n").become
+    found = resolve("h", {"ansible_become_pass": "s3cret", "ansible_become_exe": "/x/sudo"}, ask)
+    assert found.become_password is not None and found.sudo == "/x/sudo"
     assert found.become_password.get_secret_value() == "s3cret"
     assert "s3cret" not in repr(found)
+
+
+def test_a_password_that_was_asked_for_comes_after_the_inventory() -> None:
+    typed = {"ansible_become_password_asked": "typed", "ansible_password_asked": "typed"}
+    found = target("bastion", **typed, ansible_become_pass="said")
+    assert found.become_password is not None and found.password is not None
+    assert found.become_password.get_secret_value() == "said"
+    assert found.password.get_secret_value() == "typed"
+
+
+def test_no_public_key_is_needed_where_there_is_a_password() -> None:
+    with pytest.raises(SpecError, match="there is no ansible_password"):
+        target("krb")
+    assert target("krb", ansible_ssh_pass="s3cret").password is not None
 
 
 def test_local() -> None:
