@@ -10,9 +10,10 @@ from opsctl.engine.advisories import Advisory, advisories
 from opsctl.engine.changes import Change, changes
 from opsctl.errors import SpecError
 from opsctl.forecast import advised, start
+from opsctl.forecast.case import case as case_of
 from opsctl.forecast.fit import UNKNOWN
 from opsctl.forecast.outlook import Outlook
-from opsctl.forecast.values import Figure
+from opsctl.forecast.values import Case, Figure, NoForecast
 from opsctl.release.diff import quiet_reasons, restart_reasons
 from opsctl.rollout import beside, duration
 from opsctl.rollout.beside import Row
@@ -147,16 +148,31 @@ def _why(one: Staged, old: Mapping[str, Any] | None) -> tuple[str, ...]:
 def _advisories(
     one: Staged, said: Outlook | None, old: Mapping[str, Any] | None
 ) -> tuple[tuple[Marked, ...], tuple[Advisory, ...]]:
-    """Those of the new release, marked; and those that end with the old one. Of another model
-    nothing is known here that an advisory could ask about, so there nothing is compared."""
+    """Those of the new release, marked; and those that end with the old one, whichever of model,
+    flags, variables, version and GPUs has changed. Where nothing is known of what the old one
+    loads, nothing is compared."""
     manifest = one.release.manifest
     now = said.advisories if said is not None else tuple(advised.advice(manifest, one.facts))
-    if old is None or old["model"] != manifest["model"]:
+    if old is None or one.before is None:
         return tuple(Marked(each, "") for each in now), ()
-    before = {each.id: each for each in advised.advice(old, one.facts)}
+    known = None if said is None else _case(old, one.before)  # of neither, or as well of both
+    before = {each.id: each for each in advised.advice(old, one.before, known)}
     after = {each.id for each in now}
     marked = tuple(Marked(each, STAYS if each.id in before else NEW) for each in now)
     return marked, tuple(each for name, each in before.items() if name not in after)
+
+
+def _case(old: Mapping[str, Any], facts: Mapping[str, Any]) -> Case | None:
+    """The standing release as well known as the new one, or an advisory about sizes would seem to
+    be new: its tokens are those that its start has logged, else those that were forecast."""
+    ranks = ((facts.get("running") or {}).get("ranks") or {}).values()
+    logged = {rank.get("kv_tokens") for rank in ranks} or {None}
+    tokens = ((old.get("expect") or {}).get("kv") or {}).get("tokens")
+    known = tokens if None in logged else min(logged)
+    try:
+        return case_of(old, facts, {} if known is None else {"kv_tokens": known})
+    except NoForecast:
+        return None
 
 
 def _engine(

@@ -33,8 +33,9 @@ class Staged:
     that was overridden. `state`: what the service was before, as `collect` tells it. `forecast`:
     what the release will take, one thought a line. `problems`: what on the host would keep it from
     starting. `unfit`: why the forecast forbids to start it; "" if it does not. `found`: the
-    forecast itself, `facts`: what it was made of; `takeover`: how a process of other hands that
-    runs in its place compares with the release."""
+    forecast itself, `facts`: what it was made of; `before`: the same of the release that stands
+    there, None where that is not known; `takeover`: how a process of other hands that runs in its
+    place compares with the release."""
 
     host: str
     service: str
@@ -50,6 +51,7 @@ class Staged:
     unfit: str = ""
     found: Forecast | None = None
     facts: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    before: Mapping[str, Any] | None = field(default=None, repr=False)
     takeover: Takeover | None = None
 
 
@@ -81,10 +83,38 @@ def draft(host: Host, services: Mapping[str, Service], *, override: str = "") ->
     # A process's arguments and variables may hold keys: they are compared here, and go no further.
     taken = {name: compare(_process(told), bare[name]) for name, told in facts.items()}
     judged = together.judge(services, bare, facts, override, taken)
-    return [_drafted(host.name, name, services[name], judged[name]) for name in services]
+    before = {name: _before(host, name, told, bare[name]) for name, told in facts.items()}
+    return [
+        _drafted(host.name, name, services[name], judged[name], before[name]) for name in services
+    ]
 
 
-def _drafted(host: str, name: str, service: Service, judged: together.Judged) -> Staged:
+def _before(host: Host, name: str, facts: Mapping[str, Any], release: Release) -> Any:
+    """The host's facts of the release that stands there: the same answer, if it loads the same
+    files; else it is asked once more. None where there is none of ours, or its model has gone."""
+    old = (facts.get("standing") or {}).get("manifest") or {}
+    if "engine" not in old:
+        return None
+    if _loaded(old) == _loaded(release.manifest):
+        return facts
+    try:
+        found = facts_of(host, name, old)
+    except OpsctlError:  # it is only for the marks of advisories
+        return None
+    return found if found["model"]["exists"] else None
+
+
+def _loaded(manifest: Mapping[str, Any]) -> tuple[Any, Any]:
+    return manifest["model"]["path"], manifest["model"]["draft_path"]
+
+
+def _drafted(
+    host: str,
+    name: str,
+    service: Service,
+    judged: together.Judged,
+    before: Mapping[str, Any] | None,
+) -> Staged:
     release = judged.release
     if judged.expect is not None:
         release = render(name, service, expect=judged.expect)
@@ -103,6 +133,7 @@ def _drafted(host: str, name: str, service: Service, judged: together.Judged) ->
         judged.unfit,
         judged.found,
         judged.facts,
+        before,
         judged.takeover,
     )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import json
 from typing import Any
 
 import pytest
@@ -14,7 +15,7 @@ from opsctl.rollout import duration, stage
 from opsctl.rollout.foresight import Detail
 from opsctl.rollout.planned import Planned, planned
 from opsctl.views import plan as view
-from tests.unit.rollout.test_staging import GIB, Machine, service
+from tests.unit.rollout.test_staging import CONFIG, GIB, Machine, service
 
 LOGGED = {
     "kv_tokens": 159277,
@@ -101,9 +102,64 @@ def test_advisories_that_begin_stay_and_end() -> None:
     assert "stays" in marks.values() and not begins.ended
     ends = detail(flags(**eagle, **more), flags())
     assert "hicache-eagle-draft-not-restored" in {one.id for one in ends.ended}
-    model = {"path": "/srv/models/other", "served_name": "m"}
-    other = detail(service(2.0, model=model), service(2.0))
-    assert {one.mark for one in other.advisories} == {""} and not other.ended
+
+
+LINEAR = json.dumps(
+    {
+        "architectures": ["Qwen3NextForCausalLM"], "model_type": "qwen3_next",
+        "num_hidden_layers": 48, "hidden_size": 2048, "num_attention_heads": 16,
+        "num_key_value_heads": 2, "head_dim": 256, "full_attention_interval": 4,
+        "linear_num_value_heads": 32, "linear_num_key_heads": 16, "linear_key_head_dim": 128,
+        "linear_value_head_dim": 128, "linear_conv_kernel_dim": 4, "torch_dtype": "bfloat16",
+    }
+)  # fmt: skip
+OTHER = {"path": "/srv/models/other", "served_name": "m"}
+
+
+def of_models(host: Serving, **texts: str) -> Serving:
+    """Each model's folder has its own config.json; one that is not named is not there."""
+    facts = host.verbs["facts"]
+
+    def answer(call: Any) -> dict[str, Any]:
+        path = call.args[call.args.index("--model") + 1]
+        name = path.rpartition("/")[2]
+        folder = {"path": path, "exists": name in texts, "texts": {}}
+        if name in texts:
+            folder["texts"] = {"config.json": texts[name]}
+        return {**facts(call), "model": folder}
+
+    host.verbs["facts"] = answer
+    return host
+
+
+def foreseen(host: Serving, new: Any) -> Detail:
+    said = {"h1": stage(host, {"kimi": new}, check=True)}
+    return planned({"h1": ["kimi"]}, said).details["h1", "kimi"]
+
+
+def test_advisories_of_another_model_begin_and_end_too() -> None:
+    host = of_models(Serving(service(2.0, model=OTHER)), m=CONFIG, other=LINEAR)
+    said = foreseen(host, service(2.0))
+    marks = {one.advisory.id: one.mark for one in said.advisories}
+    assert set(marks.values()) <= {"new", "stays"} and "stays" in marks.values()
+    ended = {one.id for one in said.ended}
+    back = of_models(Serving(service(2.0)), m=CONFIG, other=LINEAR)
+    new = {o.advisory.id for o in foreseen(back, service(2.0, model=OTHER)).advisories
+           if o.mark == "new"}  # fmt: skip
+    assert ended and new == ended, "what ends one way begins the other way"
+
+
+def test_another_name_of_the_model_hides_no_mark() -> None:
+    renamed = service(4.0, model={"path": "/srv/models/m", "served_name": "n"})
+    host = Serving(service(2.0))
+    said = foreseen(host, renamed)
+    assert {one.mark for one in said.advisories} == {"stays"}
+    assert len(host.said("facts")) == 1, "the same files: the host is asked once"
+
+
+def test_nothing_is_compared_with_a_model_that_has_gone() -> None:
+    said = foreseen(of_models(Serving(service(2.0, model=OTHER)), m=CONFIG), service(2.0))
+    assert {one.mark for one in said.advisories} == {""} and not said.ended
 
 
 def test_what_another_version_does_to_this_service() -> None:
