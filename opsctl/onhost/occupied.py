@@ -6,15 +6,12 @@ engine finds on a card is neither what was forecast for it nor what it found at 
 
 from __future__ import annotations
 
-from typing import Any, Collection, Dict, Iterable, List, Mapping, Sequence
+from typing import Any, Callable, Collection, Dict, Iterable, List, Mapping, Sequence
 
-from opsctl.onhost import gates
 from opsctl.onhost.expect import gib
-from opsctl.onhost.model import FAIL
 
 # A process may open a context, and no more, on cards that it does not use. A judgement.
 CONTEXT = 1 << 30  # bytes
-NOTHING: Mapping[str, int] = {"available": 0, "total": 0, "swap_used": 0}
 
 
 def cards(manifest: Mapping[str, Any]) -> List[int]:
@@ -34,34 +31,44 @@ def problems(
     held: Iterable[Mapping[str, Any]],
     owners: Mapping[int, str],
     leaving: Collection[str] = (),
+    who: Callable[[int], str] = "PID {}".format,
 ) -> List[str]:
     """`held`: who holds how much of which card. `owners`: PID → unit, of all units of ours.
-    `leaving`: those of them that will have left, or changed, by the time that this one starts."""
-    held = list(held)
-    check = gates.memory(NOTHING, {"min_available": 0}, held, owners, manifest.get("gpus"))
-    wrong = list(check.evidence[1:]) if check.status == FAIL else []
-    wanted = set(cards(manifest))
-    found: Dict[str, Dict[int, int]] = {}
+    `leaving`: those of them that will have left, or changed, by the time that this one starts.
+    `who`: a process in words."""
+    wanted, gpus = set(cards(manifest)), manifest.get("gpus")
+    strangers: Dict[int, Dict[int, int]] = {}
+    services: Dict[str, Dict[int, int]] = {}
     for process in held:
-        unit = owners.get(process["pid"], "")
-        if unit and unit not in leaving and process["gpu"] in wanted:
-            of = found.setdefault(unit, {})
-            of[process["gpu"]] = of.get(process["gpu"], 0) + int(process["memory"])
-    for unit, of in found.items():
+        pid, gpu, size = process["pid"], process["gpu"], int(process["memory"])
+        unit = owners.get(pid, "")
+        if unit and unit not in leaving and gpu in wanted:
+            of = services.setdefault(unit, {})
+            of[gpu] = of.get(gpu, 0) + size
+        elif not unit and pid > 0 and (gpus is None or gpu < 0 or gpu in gpus):  # 0: hidden
+            strangers.setdefault(pid, {})[gpu] = size
+    found = [f"{_held(of)} by {who(pid)}" for pid, of in strangers.items()]
+    for unit, of in services.items():
         used = {gpu: size for gpu, size in of.items() if size >= CONTEXT}
-        wrong += [_told(unit, used)] if used else []
-    return wrong
+        found += [_told(unit, used)] if used else []
+    return found
 
 
 def _told(unit: str, of: Mapping[int, int]) -> str:
     name = unit[len("sglang-") : -len(".service")] if unit.startswith("sglang-") else unit
+    return (
+        f"{_held(of)} by service {name} ({unit}): give each service `gpus` of its own, or stop "
+        f"that one: opsctl stop {name}"
+    )
+
+
+def _held(of: Mapping[int, int]) -> str:
+    """ "71.50 GiB of each of GPU 0-7 are held" """
     least, most = min(of.values()), max(of.values())
     size = gib(most) if least == most else f"{gib(least)} to {gib(most)}"
-    verb, each = ("is", "") if len(of) == 1 else ("are", " of each")
-    return (
-        f"GPU {span(of)} {verb} held by service {name} ({unit}, {size}{each}): give each service "
-        f"`gpus` of its own, or stop that one: opsctl stop {name}"
-    )
+    known = [gpu for gpu in of if gpu >= 0]
+    where = "a GPU" if not known else f"GPU {span(known)}"
+    return f"{size} of {'each of ' if len(known) > 1 else ''}{where} are held"
 
 
 def span(indices: Iterable[int]) -> str:

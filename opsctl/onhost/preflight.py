@@ -66,7 +66,7 @@ class Outside:
             }
             held = hostfacts.gpu_processes(hostfacts.gpus())
             own = f"sglang-{manifest.get('service')}.service"
-            found += occupied.problems(manifest, held, owners, {own, other, *after})
+            found += occupied.problems(manifest, held, owners, {own, other, *after}, _holder)
         return found
 
     def not_back(self, must: Mapping[str, Any], store: Store, systemd: Systemd) -> List[str]:

@@ -46,7 +46,7 @@ TOLD: list[tuple[dict[str, Any], list[dict[str, Any]], tuple[str, ...], list[str
         [held(n, 100, 71.5) for n in range(4)],
         (OWN,),
         [
-            "GPU 0-3 are held by service glm (sglang-glm.service, 71.50 GiB of each): give each "
+            "71.50 GiB of each of GPU 0-3 are held by service glm (sglang-glm.service): give each "
             "service `gpus` of its own, or stop that one: opsctl stop glm"
         ],
     ),
@@ -55,14 +55,20 @@ TOLD: list[tuple[dict[str, Any], list[dict[str, Any]], tuple[str, ...], list[str
         [held(1, 100, 2), held(1, 101, 3), held(2, 101, 1), held(4, 101, 9)],
         (OWN,),
         [
-            "GPU 1-2 are held by service glm (sglang-glm.service, 1.00 GiB to 5.00 GiB of each): "
+            "1.00 GiB to 5.00 GiB of each of GPU 1-2 are held by service glm (sglang-glm.service): "
             "give each service `gpus` of its own, or stop that one: opsctl stop glm"
         ],
     ),
     (manifest(4, [4, 5, 6, 7]), [held(n, 100, 71.5) for n in range(4)], (OWN,), []),
     (manifest(4), [held(n, 100, 71.5) for n in range(4)], (OWN, GLM), []),  # leaves before it
     (manifest(4), [held(0, 100, 0.5)], (OWN,), []),  # a context alone
-    (manifest(4), [held(3, 999, 1)], (OWN,), ["process 999 holds 1.00 GiB of GPU 3"]),
+    (manifest(4), [held(3, 999, 1)], (OWN,), ["1.00 GiB of GPU 3 are held by PID 999"]),
+    (
+        manifest(4),
+        [held(n, 998, 70) for n in range(3)] + [held(-1, 999, 2)],  # a slice of some GPU
+        (OWN,),
+        ["70.00 GiB of each of GPU 0-2 are held by PID 998", "2.00 GiB of a GPU are held by PID 999"],
+    ),
     (manifest(4, [0, 1, 2, 4]), [held(3, 999, 1)], (OWN,), []),
     (manifest(4), [held(0, 0, 1)], (OWN,), []),  # nvidia-smi hides PIDs inside a container
     (manifest(1, device="cpu"), [held(0, 100, 1)], (OWN,), []),
