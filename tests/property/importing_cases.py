@@ -37,6 +37,11 @@ KINDS: dict[str, st.SearchStrategy[Any]] = {
     "lora": WORD.map(lambda w: f"/lora/{w.strip('/')}"),
     "graph_config": st.just({"decode": {"max_bs": 8}}),
 }
+PORT = st.integers(1, 65535)
+GPUS = st.lists(st.integers(0, 7), min_size=1, max_size=4, unique=True)
+ENV = st.dictionaries(st.sampled_from(["A", "B_2", "SGLANG_X", "NCCL_DEBUG"]), TEXT, max_size=3)
+WAY = st.integers(0, 3)
+TENTH = st.integers(0, 9)
 # Values that shape other things than the command line, or that a description bounds.
 LEFT = {"base-gpu-id", "gpu-id-step", "device", "enable-dp-attention", *ELSEWHERE, *SECRET}
 
@@ -61,6 +66,22 @@ def _path(name: str) -> bool:
     return name.endswith(endings)
 
 
+@cache
+def valued(version: str, name: str) -> st.SearchStrategy[Any]:
+    """Made once: a strategy costs more to make than to draw from."""
+    return value(catalogue(version).flags[name])
+
+
+@cache
+def some(version: str) -> st.SearchStrategy[list[str]]:
+    return st.lists(st.sampled_from(free(version)), max_size=5, unique=True)
+
+
+@cache
+def one_of(*choices: str) -> st.SearchStrategy[str]:
+    return st.sampled_from(choices)
+
+
 def value(flag: Flag) -> st.SearchStrategy[Any]:
     if flag.choices:
         one: st.SearchStrategy[Any] = st.sampled_from(flag.choices)
@@ -74,10 +95,9 @@ def value(flag: Flag) -> st.SearchStrategy[Any]:
 @st.composite
 def services(draw: st.DrawFn) -> dict[str, Any]:
     """One entry of sglang_services that the catalogue takes, in the form that an import gives."""
-    version = draw(st.sampled_from(VERSIONS))
+    version = draw(one_of(*VERSIONS))
     known = catalogue(version)
-    names = draw(st.lists(st.sampled_from(free(version)), max_size=5, unique=True))
-    wanted = {name: draw(value(known.flags[name])) for name in names}
+    wanted = {name: draw(valued(version, name)) for name in draw(some(version))}
     flags, _ = known.check(wanted)
     dests: dict[str, str] = {}
     for name in flags:
@@ -85,19 +105,18 @@ def services(draw: st.DrawFn) -> dict[str, Any]:
     service: dict[str, Any] = {
         "model": {"path": f"/srv/models/{draw(WORD).strip('/.') or 'm'}"},
         "engine": {"version": version},
-        "host": draw(st.sampled_from(["127.0.0.1", "0.0.0.0", "::1"])),
-        "port": draw(st.integers(1, 65535)),
+        "host": draw(one_of("127.0.0.1", "0.0.0.0", "::1")),
+        "port": draw(PORT),
     }
     if any(part in service["model"]["path"] for part in ("..", "//", "/.", "./")):
         service["model"]["path"] = "/srv/models/m"
     if draw(st.booleans()):
         service["model"]["served_name"] = draw(TEXT)
     if draw(st.booleans()):
-        service["gpus"] = draw(st.lists(st.integers(0, 7), min_size=1, max_size=4, unique=True))
+        service["gpus"] = draw(GPUS)
     if flags:
         service["flags"] = {n: flags[n] for n in dests.values()}
-    env = draw(st.dictionaries(st.sampled_from(["A", "B_2", "SGLANG_X", "NCCL_DEBUG"]), TEXT,
-                               max_size=3))  # fmt: skip
+    env = draw(ENV)
     env = {name: text for name, text in env.items() if not by_form(text)}  # these would move
     if env:
         service["env"] = env
@@ -125,9 +144,9 @@ def typed(draw: st.DrawFn, version: str, words: list[str]) -> list[str]:
             out.append(word)
             continue
         flag = known.flags[canonical]
-        spelled = f"--{draw(st.sampled_from([*flag.names, *_shorter(version, canonical)]))}"
+        spelled = f"--{draw(one_of(*flag.names, *_shorter(version, canonical)))}"
         splits = equals and not text.startswith("-") and flag.nargs != "?" and draw(st.booleans())
-        again = not flag.many and equals and draw(st.integers(0, 9)) == 0
+        again = not flag.many and equals and draw(TENTH) == 0
         out += [word] if again else []
         out += [spelled, text] if splits else [spelled + equals + text]
     return out
@@ -148,7 +167,7 @@ def _shorter(version: str, canonical: str) -> tuple[str, ...]:
 @st.composite
 def quoted(draw: st.DrawFn, word: str) -> str:
     """One word in one of the ways that bash takes it exactly."""
-    way = draw(st.integers(0, 3))
+    way = draw(WAY)
     if way == 0 and word:
         return shlex.quote(word)
     if way == 1:

@@ -17,6 +17,7 @@ from opsctl.engine.advisories.versions import key
 from opsctl.engine.rules import (
     attention,
     disaggregation,
+    exchange,
     experts,
     lora,
     parallel,
@@ -39,6 +40,7 @@ THEMES = (
     attention.THEME,
     tier.THEME,
     parallel.THEME,
+    exchange.THEME,
     experts.THEME,
     speculation.THEME,
     lora.THEME,

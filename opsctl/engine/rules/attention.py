@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from opsctl.engine.rules import shared
 from opsctl.engine.rules.rule import REFUSE, REWRITE, Theme
 from opsctl.engine.rules.view import View
 
@@ -21,19 +22,6 @@ EVERY = "base prefill decode"
 _DETERMINISTIC = (
     "DeepseekV2ForCausalLM", "DeepseekV3ForCausalLM", "DeepseekV32ForCausalLM",
 )  # fmt: skip
-# backend → the one page size that it takes
-FORCED = {"flashmla": 64, "cutlass_mla": 128, "hpc_ops": 64}
-# backend → page sizes that it takes; any other becomes 64
-TAKES = {"trtllm_mla": (32, 64), "cutedsl_mla": (32, 64), "trtllm_mha": (16, 32, 64)}
-
-
-def pages(v: View, backend: str) -> tuple[int, ...]:
-    """The page sizes that a backend takes in this release; () for any."""
-    if backend in FORCED:
-        return (FORCED[backend],)
-    if backend == "trtllm_mha" and v.since("0.5.17"):
-        return (*TAKES[backend], 128)
-    return TAKES.get(backend, ())
 
 
 @THEME.rule(
@@ -80,12 +68,8 @@ def _(v: View) -> bool:
     "this backend is deterministic only without a prefix cache", ">=0.5.3",
 )  # fmt: skip
 def _(v: View) -> Mapping[str, Any] | None:
-    if v.since("0.5.3.post2") and not v.since("0.5.4"):
-        return None
-    without = {"flashinfer"} if v.since("0.5.4") else {"flashinfer", "triton"}
-    if v["enable-deterministic-inference"] and v[BASE] in without:
-        return {"disable-radix-cache": True}
-    return None
+    without = shared.deterministic_without_radix(v, v.key, v[BASE])
+    return {"disable-radix-cache": True} if without else None
 
 
 @THEME.rule(
@@ -126,10 +110,9 @@ def _(v: View) -> Mapping[str, Any] | None:
 def _forced(v: View, backend: str, phases: str) -> Mapping[str, Any] | None:
     if not v.runs_on(backend, phases=phases):
         return None
-    taken = pages(v, backend)
-    if v["page-size"] in taken:
-        return None
-    return {"page-size": taken[0] if len(taken) == 1 else 64}
+    wanted = v["page-size"]
+    made = shared.page(backend, 1 if wanted is None else wanted, v.key)
+    return None if made == wanted else {"page-size": made}
 
 
 @THEME.rule(
@@ -285,14 +268,8 @@ def _(v: View) -> bool:
     "fa4 works on pages of 128 tokens", ">=0.5.4",
 )  # fmt: skip
 def _(v: View) -> Mapping[str, Any] | None:
-    phases = EVERY if v.since("0.5.15") else "prefill"
-    if not v.runs_on("fa4", phases=phases) or v.latent is not False:
-        return None
-    if v.since("0.5.10") and v.sm != 10:
-        return None
-    if v.since("0.5.15") and v.number("speculative-eagle-topk", 0) > 1:
-        return None
-    return {"page-size": 128}
+    asked = v.latent is False and shared.fa4_asked(v, v.key)
+    return {"page-size": 128} if asked and shared.fa4_on(v.sm, v.key) else None
 
 
 @THEME.rule(

@@ -1,6 +1,6 @@
-"""Mixture of experts: groups, kernels and all-to-all backends.
+"""Mixture of experts: groups and kernels.
 
-Sources: server_args.py `_handle_moe_kernel_config`, `_handle_a2a_moe`, `_handle_eplb_and_dispatch`
+Sources: server_args.py `_handle_moe_kernel_config`, `_handle_eplb_and_dispatch`
 (to 0.5.18); arg_groups/moe_hook.py, overrides.py (0.5.15 on).
 """
 
@@ -13,27 +13,7 @@ from opsctl.engine.rules.rule import REFUSE, REWRITE, Theme
 from opsctl.engine.rules.view import View
 
 THEME = Theme("Experts")
-RUNNER, A2A = "moe-runner-backend", "moe-a2a-backend"
-_SPANNING = ("deepep", "mooncake", "ascend_fuseep", "flashinfer", "mori", "nixl", "pplx")
-
-
-@THEME.rule(
-    REWRITE, "all-to-all-spans-all-ranks", "ep-size moe-a2a-backend tp-size",
-    "moe-a2a-backend deepep, mooncake, flashinfer, mori and others",
-    "the experts of {moe-a2a-backend} are spread over all ranks",
-)  # fmt: skip
-def _(v: View) -> Mapping[str, Any] | None:
-    return {"ep-size": v.number("tp-size")} if v[A2A] in _SPANNING else None
-
-
-@THEME.rule(
-    REWRITE, "deepep-normal-without-graphs", "disable-cuda-graph deepep-mode moe-a2a-backend",
-    "moe-a2a-backend deepep with deepep-mode normal",
-    "the normal mode of DeepEP waits on the CPU, which no graph can", "<=0.5.13.post1",
-)  # fmt: skip
-def _(v: View) -> Mapping[str, Any] | None:
-    normal = v[A2A] == "deepep" and v["deepep-mode"] == "normal"
-    return {"disable-cuda-graph": True} if normal else None
+RUNNER = "moe-runner-backend"
 
 
 @THEME.rule(
@@ -102,16 +82,6 @@ def _(v: View) -> bool:
         and v["quantization"] in ("fp8", "mxfp8")
         and v.number("ep-size") != 1
     )
-
-
-@THEME.rule(
-    REFUSE, "two-batches-need-all-to-all", "enable-two-batch-overlap moe-a2a-backend",
-    "enable-two-batch-overlap without an all-to-all backend (in later releases, and without DP "
-    "attention)", "there is no exchange to hide behind the other batch", ">=0.5.7",
-)  # fmt: skip
-def _(v: View) -> bool:
-    alone = bool(v["enable-two-batch-overlap"]) and v[A2A] == "none"
-    return alone and (not v.since("0.5.16") or v.groups == 1)
 
 
 @THEME.rule(

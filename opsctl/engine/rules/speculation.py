@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from opsctl.engine.rules.rule import REFUSE, REWRITE, Theme
+from opsctl.engine.rules import shared
+from opsctl.engine.rules.rule import LATER, REFUSE, REWRITE, Theme
 from opsctl.engine.rules.view import View
 
 THEME = Theme("Speculation")
@@ -18,13 +19,38 @@ STEPS, TOPK, TOKENS = (
     "speculative-num-steps", "speculative-eagle-topk", "speculative-num-draft-tokens",
 )  # fmt: skip
 SIZES = f"{STEPS} {TOPK} {TOKENS}"
+RUNNING = shared.RUNNING
 DRAFTED = ("EAGLE", "EAGLE3", "STANDALONE")
-# What the engine runs at once under speculation if max-running-requests is not set.
-RUNNING = 48
 
 
 def _drafted(v: View) -> bool:
     return v.algorithm in DRAFTED
+
+
+# Algorithms that a release itself has, where its parser takes any text (plugins may add theirs).
+_BUILT_IN = ("EAGLE", "EAGLE3", "NEXTN", "STANDALONE", "NGRAM", "DFLASH", "FROZEN_KV_MTP", "NONE")
+
+
+@THEME.rule(
+    LATER, "algorithm-unknown", ALGORITHM,
+    "speculative-algorithm that the release itself does not have",
+    "it has no speculative-algorithm {speculative-algorithm} of its own, and ends at once if no "
+    "plugin of its environment adds it", ">=0.5.12",
+)  # fmt: skip
+def _(v: View) -> bool:
+    known = {*_BUILT_IN, *(["DSPARK"] if v.since("0.5.16") else [])}
+    known |= {"UNO"} if v.since("0.5.20") else set()
+    return bool(v.algorithm) and v.algorithm not in known
+
+
+@THEME.rule(
+    LATER, "eagle3-needs-a-draft", f"speculative-draft-model-path {ALGORITHM}",
+    "EAGLE3 without speculative-draft-model-path",
+    "it takes the model itself for the draft, and no model is its own head of EAGLE3: give one by "
+    "speculative-draft-model-path",
+)  # fmt: skip
+def _(v: View) -> bool:
+    return v.algorithm == "EAGLE3" and v["speculative-draft-model-path"] is None
 
 
 def _adaptive(v: View) -> bool:
@@ -36,7 +62,7 @@ def _adaptive(v: View) -> bool:
     "NEXTN is EAGLE with the layers that the checkpoint carries",
 )  # fmt: skip
 def _(v: View) -> Mapping[str, Any] | None:
-    return {ALGORITHM: "EAGLE"} if v.algorithm == "NEXTN" else None
+    return {ALGORITHM: shared.algorithm(v)} if v.algorithm == "NEXTN" else None
 
 
 @THEME.rule(
@@ -189,7 +215,7 @@ def _(v: View) -> Mapping[str, Any] | None:
 def _(v: View) -> Mapping[str, Any] | None:
     if v.algorithm != "NGRAM" or v[TOKENS] is not None:
         return None
-    return {TOKENS: v["speculative-ngram-max-match-window-size"] or 12}
+    return {TOKENS: shared.ngram_tokens(v)}
 
 
 @THEME.rule(

@@ -8,6 +8,7 @@ from typing import Any
 from opsctl.engine.advisories.facts import Facts
 from opsctl.engine.advisories.versions import key
 from opsctl.engine.catalogue import Catalogue, catalogue
+from opsctl.engine.rules import shared
 
 _YES = ("1", "true", "yes", "y", "on")
 
@@ -41,8 +42,12 @@ class View(Mapping[str, Any]):
         value = self[name]
         return unset if value is None else int(value)
 
+    @property
+    def key(self) -> shared.Key:
+        return key(self.facts.version)
+
     def since(self, version: str) -> bool:
-        return key(self.facts.version) >= key(version)
+        return self.key >= key(version)
 
     def env(self, name: str) -> bool:
         """Whether a variable is set to yes, as the engine reads it."""
@@ -76,9 +81,7 @@ class View(Mapping[str, Any]):
     @property
     def groups(self) -> int:
         """Groups of DP attention; 1 without it."""
-        if self["attn-dp-size"] not in (None, 1):
-            return self.number("attn-dp-size")
-        return self.number("dp-size") if self["enable-dp-attention"] else 1
+        return shared.groups(self)
 
     @property
     def algorithm(self) -> str:
