@@ -20,7 +20,9 @@ PAGE, NARROWEST = 100, 40
 
 
 def talk(text: str = "") -> None:
-    sys.stderr.write(text + "\n")
+    from opsctl.views.errors import folded
+
+    sys.stderr.write("\n".join(folded(text.split("\n"), stderr_columns())) + "\n")
     sys.stderr.flush()
 
 

@@ -44,7 +44,11 @@ class Settings:
     ] = None
     limit: Annotated[
         str | None,
-        typer.Option("--limit", metavar="HOST[,HOST]", help="Only these hosts or groups."),
+        typer.Option(
+            "--limit",
+            metavar="HOST[,HOST]",
+            help="Only these hosts, groups or globs of them; !HOST leaves one out.",
+        ),
     ] = None
     output: Annotated[
         Output | None, typer.Option("--output", "-o", help="Form of the result on stdout.")
@@ -55,6 +59,15 @@ class Settings:
     ] = False
     no_cache: Annotated[
         bool, typer.Option("--no-cache", help="Read the inventory anew with Ansible.")
+    ] = False
+    ask_become_pass: Annotated[
+        bool,
+        typer.Option(
+            "--ask-become-pass",
+            "-K",
+            help="Ask for sudo's password, for hosts whose inventory has no "
+            "ansible_become_password.",
+        ),
     ] = False
 
     @property
@@ -146,6 +159,10 @@ def ended(run: Callable[[], None], settings: Settings) -> int:
 
 def _ended(run: Callable[[], None], settings: Settings) -> int:
     try:
+        if settings.ask_become_pass:
+            from opsctl.cli.asking import ask_become_password
+
+            ask_become_password()
         run()
     except OpsctlError as error:
         if settings.debug:
@@ -231,9 +248,10 @@ def _option(name: str, annotation: Any, default: Any) -> inspect.Parameter:
 
 
 def _complain(error: OpsctlError, inventory: Path | None = None) -> None:
-    from opsctl.views.errors import lines
+    from opsctl.cli.console import stderr_columns
+    from opsctl.views.errors import folded, lines
 
-    sys.stderr.write("\n".join(lines(error, inventory)) + "\n")
+    sys.stderr.write("\n".join(folded(lines(error, inventory), stderr_columns())) + "\n")
 
 
 def _unexpected(error: Exception) -> None:

@@ -7,26 +7,38 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from opsctl.remote.sanitise import text as harmless
+from opsctl.views.fold import Listing
 
 if TYPE_CHECKING:
-    from rich.table import Table
+    from rich.console import RenderableType
 
     from opsctl.spec import Shown
 
 
-def table(rows: Sequence[Shown], *, origin: bool) -> Table:
+KEYS = 44  # characters of a key that is not broken: values are, before it
+
+
+def table(rows: Sequence[Shown], *, origin: bool) -> RenderableType:
     from rich.table import Table
     from rich.text import Text
 
+    columns = ("HOST", "SERVICE", "KEY", "VALUE")
+    cells = [tuple(map(harmless, (row.host, row.service, row.key, value(row)))) for row in rows]
+    if origin:
+        told = [(*row, harmless(shown.origin)) for row, shown in zip(cells, rows, strict=True)]
+        return Listing((*columns, "ORIGIN"), told, head=4, style=_style)
     drawn = Table(box=None, pad_edge=False, header_style="bold")
-    columns = ("HOST", "SERVICE", "KEY", "VALUE", *(("ORIGIN",) if origin else ()))
+    longest = max((len(row.key) for row in rows), default=0)
     for column in columns:
-        drawn.add_column(column, overflow="fold")
-    for row in rows:
-        cells = (row.host, row.service, row.key, value(row), row.origin)
-        style = "dim" if row.origin == "default" else ""
-        drawn.add_row(*(Text(harmless(cell), style) for cell in cells[: len(columns)]))
+        whole = column == "KEY" and longest <= KEYS
+        drawn.add_column(column, overflow="fold", no_wrap=whole)
+    for row, shown in zip(cells, rows, strict=True):
+        drawn.add_row(*(Text(cell, _style(shown.origin)) for cell in row))
     return drawn
+
+
+def _style(origin: str) -> str:
+    return "dim" if origin == "default" else ""
 
 
 def value(row: Shown) -> str:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
+from textwrap import wrap
 
 from opsctl.errors import OpsctlError, SpecError
 from opsctl.remote.sanitise import text as harmless
@@ -15,13 +17,27 @@ def lines(error: OpsctlError, inventory: Path | None = None) -> list[str]:
         found = [f"error: {harmless(str(problem))}" for problem in error.problems]
         return [*found, f"{len(found)} problem{'s' if len(found) != 1 else ''} found."]
     where = ", ".join(part for part in (error.host, error.step) if part)
+    if error.message.startswith(f"{error.step} on {error.host}: "):
+        where = ""  # the message says so itself
     first, *more = (harmless(part) for part in error.message.splitlines() or ["unknown"])
     text = [f"error: {where}: {first}" if where else f"error: {first}"]
     text += [f"  {part}" for part in more]
-    text += [f"  │ {harmless(part)}" for part in error.log]
+    text += [f"  │ {harmless(part)}" for part in error.log if part not in error.message]
     if error.hint:
         text.append(f"next: {harmless(typeable(error.hint, inventory))}")
     return text
+
+
+def folded(said: Sequence[str], width: int) -> list[str]:
+    """The lines as they fit a terminal, what is below a line standing deeper. `width` 0: as they
+    are."""
+    if not width:
+        return list(said)
+    found: list[str] = []
+    for line in said:
+        deeper = " " * (len(line) - len(line.lstrip(" ")) + 2)
+        found += wrap(line, width, subsequent_indent=deeper, break_on_hyphens=False) or [line]
+    return found
 
 
 def unexpected(error: BaseException) -> str:

@@ -84,3 +84,18 @@ def test_a_fault_of_ours_is_one_line():
     assert "\n" not in text
     assert text.startswith("error: KeyError: ")
     assert "--debug" in text
+
+
+def test_an_error_folds_at_a_terminals_width_and_says_nothing_twice():
+    log = ["torch.OutOfMemoryError: CUDA out of memory", "x.service: Main process exited"]
+    error = GateFailed(
+        "kimi on h1: a gate failed: " + "unit: the engine ended: " + log[0] + " and so on" * 9,
+        host="h1", step="kimi", log=log, hint="opsctl logs kimi --host h1 --all-starts",
+    )  # fmt: skip
+    said = errors.lines(error)
+    assert said[0].startswith("error: kimi on h1: a gate failed")
+    assert said[1:] == [f"  │ {log[1]}", "next: opsctl logs kimi --host h1 --all-starts"]
+    narrow = errors.folded(said, 60)
+    assert all(len(line) <= 60 for line in narrow) and narrow[1].startswith("  ")
+    assert "".join(narrow).replace(" ", "") == "".join(said).replace(" ", "")
+    assert errors.folded(said, 0) == said

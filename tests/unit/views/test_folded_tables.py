@@ -2,6 +2,7 @@
 
 import copy
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -147,3 +148,18 @@ def test_advisories_of_one_release_are_told_once_of_all_hosts():
     text = plain(verify.report(said), 80)
     assert text.count("x-goes-wrong") == 1 and text.count("→ do this") == 1
     assert text.count("the same as on h1 kimi: advisories") == 2
+
+
+def test_values_of_a_description_are_broken_before_keys_and_nothing_is_lost():
+    from opsctl.spec import Shown
+    from opsctl.views import config
+
+    path = "/srv/wheels/of-the-mirror/requirements-0.5.9-and-more.txt"
+    key = "flags.speculative-draft-model-path"
+    text = plain(config.table([Shown("h1", "kimi", key, path, "x.yml:1")], origin=False), 80)
+    assert fits(text) and key in text
+    assert path in re.sub(r"\s*\n\s+", "", text)
+    text = plain(
+        config.table([Shown("h1", "kimi", key, 4, "group_vars/kimi.yml:24")], origin=True), 70
+    )
+    assert fits(text) and "\n  origin group_vars/kimi.yml:24\n" in text
