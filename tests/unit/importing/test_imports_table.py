@@ -25,6 +25,11 @@ def test_none_is_refused_for_a_fault_of_ours(name: str) -> None:
             assert "please report it" not in str(problem), (example.name, str(problem))
 
 
+def test_the_corpora_are_whole() -> None:
+    assert len({example.name for example in imports_table.examples("commands.txt")}) == 59
+    assert len({example.name for example in imports_table.examples("units.txt")}) == 14
+
+
 def test_enough_of_other_peoples() -> None:
     names = [example.name for example in imports_table.examples("public.txt")]
     assert len(names) >= 60
