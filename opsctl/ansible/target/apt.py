@@ -123,6 +123,9 @@ class Apt:
     def available(self, name: str) -> List[str]:
         return madison(run(["apt-cache", "madison", "--", name]), name)
 
+    def stream(self, wanted: str) -> None:
+        """Debian's repositories have none."""
+
     def newer(self, a: str, b: str) -> bool:
         return (
             subprocess.run(["dpkg", "--compare-versions", a, "gt", b], check=False).returncode == 0

@@ -33,6 +33,7 @@ _RPM: Dict[str, Any] = {
     "headers": "kernel-devel-{kernel}",
     "compiler": "gcc-c++",
     "initramfs": ["dracut", "--force"],
+    "stream": "{branch}-open",  # of the module nvidia-driver; none is enabled at first
 }
 SUPPORTED: Dict[str, Dict[str, Any]] = {
     "debian 12": {**_DEB, "repository": "debian12"},

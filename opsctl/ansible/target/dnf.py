@@ -114,7 +114,14 @@ class Dnf:
 
     def available(self, name: str) -> List[str]:
         ask = ["repoquery", "--repo=opsctl-nvidia", "--showduplicates", "--qf"]
+        ask.insert(0, "--disableplugin=versionlock")  # it hides all but what is locked
         return queried(run(["dnf", "-q", *ask, "opsctl %{version}-%{release}", name]))[::-1]
+
+    def stream(self, wanted: str) -> None:
+        """NVIDIA's repository shows a branch's packages only when its module stream is enabled; a
+        repository without modules shows them all. A stream that is missing leaves no version."""
+        run([*_DNF, "module", "reset", "nvidia-driver"])
+        _try([*_DNF, "module", "enable", f"nvidia-driver:{wanted}"])
 
     def pin(self, host: Host, upstream: str) -> None:
         """versionlock, after the installation, is the pin."""

@@ -12,6 +12,9 @@ from typing import Any, Dict, List, Optional
 # These keep the driver open by their nature and come back with it.
 _OWN = ("nvidia-persiste", "nv-fabricmanage", "nvidia-powerd", "nv-hostengine", "nvlsm")
 _NVIDIA, _BRIDGE_OTHER = "0x10de", "0x0680"  # PCI vendor; class of NVSwitches up to Hopper
+# NVSwitches of NVLink 5 are reached through ConnectX-7 bridges, which look like network cards but
+# for a word in their Vital Product Data (as NVIDIA's own start script of fabric manager asks).
+_MELLANOX, _INFINIBAND, _BRIDGE_WORD = "0x15b3", "0x0207", b"SW_MNG"
 _SECURE_BOOT = "sys/firmware/efi/efivars/SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c"
 
 
@@ -24,6 +27,7 @@ def facts(root: str = "/") -> Dict[str, Any]:
         "loaded": loaded(top),
         "nouveau": (top / "sys/module/nouveau").is_dir(),
         "nvswitch": nvswitches(top) > 0,
+        "nvlink5": nvlink5(top),
         "headers": (top / f"lib/modules/{kernel}/build").exists(),
         "secure_boot": secure_boot(top),
         "reboot_required": reboot_required(top),
@@ -38,11 +42,23 @@ def loaded(top: Path) -> Optional[str]:
 
 def nvswitches(top: Path) -> int:
     """Switches that show as PCI devices (up to Hopper). Those of NVLink 5 (Blackwell) do not."""
+    return len(_devices(top, _NVIDIA, _BRIDGE_OTHER))
+
+
+def nvlink5(top: Path) -> bool:
+    """Whether a bridge to switches of NVLink 5 is here (HGX B200 and later)."""
+    for device in _devices(top, _MELLANOX, _INFINIBAND):
+        with contextlib.suppress(OSError):
+            if _BRIDGE_WORD in (device / "vpd").read_bytes():
+                return True
+    return False
+
+
+def _devices(top: Path, vendor: str, kind: str) -> List[Path]:
     devices = (top / "sys/bus/pci/devices").glob("*")
-    return sum(
-        _text(d / "vendor") == _NVIDIA and _text(d / "class").startswith(_BRIDGE_OTHER)
-        for d in devices
-    )
+    return [
+        d for d in devices if _text(d / "vendor") == vendor and _text(d / "class").startswith(kind)
+    ]
 
 
 def secure_boot(top: Path) -> Optional[bool]:

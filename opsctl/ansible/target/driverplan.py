@@ -18,6 +18,7 @@ _WITNESSES = (
 )
 FABRIC = r"nvidia-fabricmanager(-\d+)?"
 PERSISTENCE = r"nvidia-persistenced"
+SUBNET = "nvlsm"  # NVLink's subnet manager: fabric manager of NVLink 5 machines starts it
 
 
 def upstream(version: str) -> str:
@@ -55,7 +56,7 @@ def suits(version: Optional[str], wish: Mapping[str, Any]) -> bool:
 
 
 def missing(facts: Mapping[str, Any], wish: Mapping[str, Any]) -> List[str]:
-    """Parts to install: "driver", "fabric", "persistence", "headers".
+    """Parts to install: "driver", "fabric", "subnet", "persistence", "headers".
 
     `facts`: {"installed", "loaded", "nvswitch", "headers"}. Raises Refused for a wish that
     contradicts itself or must not be followed (a downgrade; a driver that no package owns).
@@ -79,6 +80,8 @@ def missing(facts: Mapping[str, Any], wish: Mapping[str, Any]) -> List[str]:
     wanted = have if suits(have, wish) else None
     if wants_fabric(facts, wish) and version_of(installed, FABRIC) != (wanted or "?"):
         parts.append("fabric")
+    if wants_fabric(facts, wish) and facts["nvlink5"] and SUBNET not in installed:
+        parts.append("subnet")
     if wish["persistence"] and (wanted is None or not facts["persistence"]):
         parts.append("persistence")
     return parts
@@ -86,7 +89,7 @@ def missing(facts: Mapping[str, Any], wish: Mapping[str, Any]) -> List[str]:
 
 def wants_fabric(facts: Mapping[str, Any], wish: Mapping[str, Any]) -> bool:
     asked = wish["fabric_manager"]
-    return bool(facts["nvswitch"]) if asked == "auto" else asked == "yes"
+    return bool(facts["nvswitch"] or facts["nvlink5"]) if asked == "auto" else asked == "yes"
 
 
 def _refuse_downgrade(have: Optional[str], wish: Mapping[str, Any]) -> None:

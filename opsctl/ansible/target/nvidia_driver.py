@@ -8,6 +8,7 @@ told first. A reboot is never made here; what needs one is answered in `reboot`.
 from __future__ import annotations
 
 import fnmatch
+import os
 import shutil
 from typing import Any, Dict, List, Mapping, Tuple
 
@@ -18,6 +19,7 @@ from opsctl.ansible.target.driverfacts import facts as look
 from opsctl.ansible.target.repository import Manager, here, key_of, url_of
 
 NOUVEAU = "/etc/modprobe.d/opsctl-nouveau.conf"
+UMAD, _UMAD = "/etc/modules-load.d/opsctl-fabric.conf", "ib_umad"
 _OFF = "# Taken by the role nvidia_driver: nouveau would hold the GPUs.\nblacklist nouveau\n"
 _OFF += "options nouveau modeset=0\n"
 _SERVICES = {"persistence": "nvidia-persistenced.service", "fabric": "nvidia-fabricmanager.service"}
@@ -62,6 +64,8 @@ def _converge(host: Host, args: Dict[str, Any]) -> Dict[str, Any]:
     if args.get("fetch"):
         return host.result(**_NOTHING, parts=parts)
     _nouveau_off(host, known)
+    if found["nvlink5"] and plan.wants_fabric(found, args):
+        _reach_bridges(host)
     if not host.check:
         found = _facts(manager, args)
     return _settled(host, manager, args, found, parts)
@@ -139,6 +143,8 @@ def _install(
     if host.check:  # what the repository holds is only known once the host may read it
         host.changed("driver", f"{have or 'none'}\n", _asked(args, parts))
         return
+    if "driver" in parts and "stream" in known:
+        manager.stream(known["stream"].format(branch=args["branch"]))
     wanted, version = _versions(manager, known, args, found, parts, url)
     plan.refuse_too_old(version, args.get("needs") or [])
     fetch = bool(args.get("fetch"))
@@ -185,6 +191,13 @@ def _versions(
     wish["version"] = have
     if "fabric" in parts:
         wanted.append(_first(manager, known["fabric"], wish, url))
+    if "subnet" in parts:
+        if not manager.available(plan.SUBNET):
+            raise Refused(
+                f"{plan.SUBNET}, which switches of NVLink 5 need beside fabric manager, is not at "
+                f"{url}: renew the mirror, or set nvidia_driver_fabric_manager to no"
+            )
+        wanted.append((plan.SUBNET, ""))  # its versions are its own
     if "persistence" in parts:
         candidates = names(known["persistence"], branch=args["branch"])
         if any(manager.available(name) for name in candidates):
@@ -211,6 +224,15 @@ def _nouveau_off(host: Host, known: Mapping[str, Any]) -> None:
     """The image that boots holds a copy of the file: it is made anew only if that changed."""
     if host.file(NOUVEAU, _OFF) and not host.check and shutil.which(known["initramfs"][0]):
         run(known["initramfs"])
+
+
+def _reach_bridges(host: Host) -> None:
+    """Fabric manager and nvlsm reach switches of NVLink 5 by InfiniBand's management datagrams."""
+    host.file(UMAD, "# Taken by the role nvidia_driver, for fabric manager.\nib_umad\n")
+    if not os.path.isdir(f"/sys/module/{_UMAD}") and host.changed(
+        f"module {_UMAD}", "", "loaded\n"
+    ):
+        run(["modprobe", _UMAD])
 
 
 def _hold(host: Host, manager: Manager, installed: Mapping[str, str]) -> None:

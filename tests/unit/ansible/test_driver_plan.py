@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from opsctl.ansible.compatibility import least_drivers
-from opsctl.ansible.target import driverfacts, driverplan
-from opsctl.ansible.target.converge import Refused
+from opsctl.ansible.target import driverfacts, driverplan, nvidia_driver
+from opsctl.ansible.target.converge import Host, Refused
 from opsctl.ansible.target.distro import SUPPORTED, layout
 
 DEBIAN = {
@@ -33,7 +33,7 @@ def wish(**changes: Any) -> dict[str, Any]:
 
 def facts(installed: dict[str, str], **changes: Any) -> dict[str, Any]:
     base = {"installed": installed, "loaded": None, "nvswitch": True, "headers": True}
-    return base | {"persistence": True, "nouveau": False} | changes
+    return base | {"persistence": True, "nouveau": False, "nvlink5": False} | changes
 
 
 @pytest.mark.parametrize("installed", [DEBIAN, UBUNTU, RHEL])
@@ -45,6 +45,7 @@ def test_a_drivers_version_is_told_by_each_distributions_packages(
     assert driverplan.missing(facts(installed), wish()) == []
 
 
+B200 = facts({}, nvswitch=False, nvlink5=True)
 OLD_FABRIC = DEBIAN | {"nvidia-fabricmanager": "580.65.06-1"}
 
 
@@ -64,6 +65,12 @@ OLD_FABRIC = DEBIAN | {"nvidia-fabricmanager": "580.65.06-1"}
         (facts(DEBIAN, persistence=False), wish(), ["persistence"]),
         (facts(OLD_FABRIC), wish(), ["fabric"]),
         (facts(OLD_FABRIC, nvswitch=False), wish(), []),
+        # HGX B200: no switch on the bus, a bridge to them; nvlsm has versions of its own
+        (B200, wish(), ["driver", "fabric", "subnet", "persistence"]),
+        (B200 | {"installed": DEBIAN}, wish(), ["subnet"]),
+        (B200 | {"installed": DEBIAN | {"nvlsm": "2025.03.1-1"}}, wish(), []),
+        (B200 | {"installed": DEBIAN}, wish(fabric_manager="no"), []),
+        (B200 | {"installed": DEBIAN}, wish(fabric_manager="yes"), ["subnet"]),
         (facts(DEBIAN), wish(version="580.105.08"), ["driver", "fabric", "persistence"]),
         (facts(DEBIAN), wish(branch="590"), ["driver", "fabric", "persistence"]),
         (facts(DEBIAN), wish(branch="570", allow_downgrade=True), None),
@@ -175,6 +182,80 @@ def test_a_hosts_facts_are_read_from_its_files(tmp_path: Path) -> None:
     user = {"pid": 41, "name": "sglang::schedul", "unit": "sglang-kimi.service"}
     assert found["users"] == [user]
     assert not found["headers"] and not found["nouveau"]
+
+
+def test_switches_of_nvlink_5_are_known_by_the_bridge_to_them(tmp_path: Path) -> None:
+    """A ConnectX-7 is a network card, unless its Vital Product Data says what it manages."""
+    card, bridge = (tmp_path / f"sys/bus/pci/devices/0000:{n}:00.0" for n in ("0a", "1b"))
+    for device, vpd in ((card, b"\x82\x13\0NVIDIA ConnectX-7 HHHL\x78"), (bridge, b"")):
+        device.mkdir(parents=True)
+        (device / "vendor").write_text("0x15b3\n")
+        (device / "class").write_text("0x020700\n")
+        (device / "vpd").write_bytes(vpd)
+    assert not driverfacts.facts(str(tmp_path))["nvlink5"]
+    (bridge / "vpd").write_bytes(b"\x82\x0e\0NVLink-Bridge \x90SMDL\x06SW_MNG\x78")
+    assert driverfacts.facts(str(tmp_path))["nvlink5"]
+    (bridge / "class").write_text("0x020000\n")  # Ethernet
+    assert not driverfacts.facts(str(tmp_path))["nvlink5"]
+
+
+class Mirror:
+    """A package manager that holds these versions."""
+
+    def __init__(self, held: dict[str, list[str]]) -> None:
+        self.held = held
+
+    def available(self, name: str) -> list[str]:
+        return self.held.get(name, [])
+
+
+def test_nvlsm_comes_in_whatever_version_the_repository_has() -> None:
+    same = ("nvidia-open-580", "nvidia-fabricmanager", "nvidia-persistenced")
+    held = {name: ["580.95.05-1"] for name in same} | {"nvlsm": ["2025.10.9-1", "2025.03.1-1"]}
+    known = layout('VERSION_ID="24.04"\nID=ubuntu\n', "x86_64")
+    parts = driverplan.missing(B200, wish())
+    ask = (known, wish(), B200, parts, "http://m/")
+    wanted, version = nvidia_driver._versions(Mirror(held), *ask)  # type: ignore[arg-type]
+    assert ("nvlsm", "") in wanted and version == "580.95.05"
+    del held["nvlsm"]
+    with pytest.raises(Refused, match="nvlsm, which switches of NVLink 5 need"):
+        nvidia_driver._versions(Mirror(held), *ask)  # type: ignore[arg-type]
+
+
+def test_the_bridges_driver_is_loaded_now_and_at_boot(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ran: list[list[str]] = []
+    monkeypatch.setattr(nvidia_driver, "UMAD", str(tmp_path / "modules.conf"))
+    monkeypatch.setattr(nvidia_driver, "run", lambda words: ran.append(list(words)))
+    monkeypatch.setattr(nvidia_driver.os.path, "isdir", lambda path: path != "/sys/module/ib_umad")
+    nvidia_driver._reach_bridges(Host(check=True))
+    assert not ran and not (tmp_path / "modules.conf").exists()
+    nvidia_driver._reach_bridges(Host(check=False))
+    assert ran == [["modprobe", "ib_umad"]]
+    assert "ib_umad\n" in (tmp_path / "modules.conf").read_text()
+
+
+@pytest.mark.parametrize(
+    ("text", "name", "packages"),
+    [
+        ('VERSION_ID="22.04"\nID=ubuntu\n', "ubuntu2204",
+         {"headers": "linux-headers-6.8.0-1030-nvidia", "compiler": "g++"}),
+        ('VERSION_ID="24.04"\nID=ubuntu\n', "ubuntu2404",
+         {"toolkit": "cuda-toolkit-13-0", "initramfs": "update-initramfs -u"}),
+        ('VERSION_ID="9.6"\nID="rhel"\n', "rhel9",
+         {"headers": "kernel-devel-6.8.0-1030-nvidia", "compiler": "gcc-c++",
+          "initramfs": "dracut --force", "stream": "580-open"}),
+    ],
+)  # fmt: skip
+def test_names_of_packages_by_distribution(text: str, name: str, packages: dict[str, str]) -> None:
+    known = layout(text, "x86_64")
+    parts = {"branch": "580", "kernel": "6.8.0-1030-nvidia", "major": "13", "minor": "0"}
+    found = {key: " ".join([value] if isinstance(value, str) else value).format(**parts)
+             for key, value in known.items() if key in packages}  # fmt: skip
+    assert found == packages and f"/{name}/" in known["url"]
+    assert [one.format(**parts) for one in known["driver"]] == ["nvidia-open-580", "nvidia-open"]
+    assert ("stream" in known) is (known["manager"] == "dnf")
 
 
 @pytest.mark.parametrize(
