@@ -151,7 +151,7 @@ def recorded(manifest: Mapping[str, Any], starts: Sequence[Mapping[str, Any]]) -
         if found.process is not None and found.seconds:
             break
         older = _figures(manifest, start, "")
-        found = _filled(found, replace(older, **dict.fromkeys(_OF_GPUS)))
+        found = _filled(found, _without_gpus(older))
     return replace(found, earlier=_earlier(manifest, starts))
 
 
@@ -175,7 +175,10 @@ def _times(start: Mapping[str, Any]) -> Earlier:
     )
 
 
-_OF_GPUS = ("tokens", "free_before", "free_after", "weights", "draft_weights")
+def _without_gpus(seen: Measured) -> Measured:
+    return replace(
+        seen, tokens=None, free_before=None, free_after=None, weights=None, draft_weights=None
+    )
 
 
 def _newest(manifest: Mapping[str, Any], starts: Sequence[Mapping[str, Any]]) -> Measured | None:

@@ -5,6 +5,7 @@ No engine and no release are needed for this; deployments are tested with the pl
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -105,6 +106,30 @@ def test_logs_of_one_rank(place):
     assert done.returncode == 0, done.stderr
     assert len(done.stdout.splitlines()) == 2
     assert all(" TP0] " in line for line in done.stdout.splitlines())
+
+
+def test_of_a_unit_of_other_hands_nothing_is_expected_and_nothing_is_called_unfinished(place):
+    h1 = opsctl(place, "status", "--limit", "h1").stdout.splitlines()[1]
+    assert "0 (not by opsctl)" in h1 and " 2 " in h1 and "?" not in h1
+    told = opsctl(place, "memory", "--limit", "h1").stdout
+    assert "opsctl did not write what runs" in told and "not over" not in told
+
+
+def test_a_start_that_failed_is_seen_beside_the_one_that_serves(place, lab_hosts):
+    h1 = lab_hosts[0]
+    h1.sh(
+        "mv /root/engine /root/engine.good; printf '#!/bin/sh\necho the cache is of another card; "
+        "exit 3\n' > /root/engine; chmod 755 /root/engine; systemctl restart sglang-kimi; "
+        "until systemctl is-failed sglang-kimi; do sleep 0.1; done; "
+        "mv /root/engine.good /root/engine; systemctl start sglang-kimi; sleep 1; "
+        "seq 2000 | systemd-cat -t noise; journalctl --sync"
+    )
+    said = opsctl(place, "logs", "kimi", "--limit", "h1", "--all-starts")
+    assert said.returncode == 0, said.stderr
+    starts = re.split(r"^──── h1: start of .*$", said.stdout, flags=re.MULTILINE)[1:]
+    assert len(starts) == 3
+    assert "the cache is of another card" in starts[1] and "TP0] KV Cache" in starts[2]
+    assert all(len(start.splitlines()) <= 31 for start in starts)
 
 
 @pytest.mark.parametrize(("end", "code"), [(signal.SIGINT, 0), (signal.SIGKILL, -9)])
