@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from opsctl.forecast import hostside
 from opsctl.forecast.columns import GIB, HELD, LEFT, Cell, RankMemory, ServiceMemory
 from opsctl.forecast.device.settings import parsed
 from opsctl.forecast.slack import DRAFT_CHARGED
@@ -206,6 +207,12 @@ def _ram(said: ServiceMemory, answer: Mapping[str, Any]) -> Iterator[str]:
             f"{gib(free)} are free and {gib(available)} available: page cache is given back when "
             "it is needed"
         )
+    for other in hostside.others(answer.get("others") or ()):
+        if other.service != said.service and other.bytes > QUIET:
+            yield (
+                f"the forecast keeps {gib(other.bytes)} of RAM for {other.service}, which does not "
+                f"hold them now: {other.why}"
+            )
     if memory.get("hugetlb"):
         yield f"{gib(memory['hugetlb'])} are reserved as huge pages, and are never available"
     if memory.get("swap_used"):

@@ -140,12 +140,13 @@ def _why(one: Mapping[str, Any]) -> str:
     if one.get("after"):
         return "it is deployed after this one"
     if not one.get("standing", True):
-        return f"it is staged and was never started (opsctl remove {name} takes it away)"
+        remove = f"opsctl remove {name} --limit HOST"
+        return f"it is staged and was never started ({remove} takes it away)"
     if state in STARTING:
         return f"its unit is {state}, and holds less than its release will take"
     return (
-        f"its unit is {state} and starts at the next boot (opsctl remove {name}, or "
-        f"systemctl disable sglang-{name}, ends that)"
+        f"its unit is {state} and starts at the next boot (opsctl remove {name} --limit HOST, or "
+        f"systemctl disable sglang-{name} on the host, ends that)"
     )
 
 

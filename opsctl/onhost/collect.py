@@ -12,7 +12,7 @@ import time
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
-from opsctl.onhost import gates, gpus, hostfacts, locks, probes, starts, systemd
+from opsctl.onhost import gates, gpus, hostfacts, locks, neighbours, probes, starts, systemd
 from opsctl.onhost.holding import held
 from opsctl.onhost.model import Check, StartFacts
 from opsctl.onhost.store import ZERO, Places, Refused, Store, services
@@ -31,7 +31,8 @@ def collect(
     memory: bool = False,
 ) -> Dict[str, Any]:
     """The document of docs/architecture.md. `wanted`: only these services, "absent" if unknown.
-    `memory`: also who holds GPU memory, which costs a call of nvidia-smi more."""
+    `memory`: also who holds GPU memory, which costs a call of nvidia-smi more, and what each
+    service of the host will still take of its memory."""
     names = list(wanted) or known(places)
     with ThreadPoolExecutor(8) as pool:
         cards = pool.submit(gpus.report)
@@ -58,8 +59,16 @@ def collect(
         entries = [future.result() for future in found]
         if apps:
             answer["gpu_processes"] = _holders(apps.result(), answer["gpus"])
+            everybody = [unit for unit, _ in states(manager, known(places))]
+            answer["others"] = promised(places, everybody)
     answer["services"] = [e for e in entries if e["state"] != "absent" or wanted]
     return answer
+
+
+def promised(places: Places, units: Sequence[UnitState]) -> List[Dict[str, Any]]:
+    """What services will still take; see neighbours."""
+    told = (neighbours.of(places, unit, held(unit.cgroup)["bytes"]) for unit in units)
+    return [entry for entry in told if entry is not None]
 
 
 def _holders(text: str, cards: Sequence[Mapping[str, Any]]) -> List[Dict[str, Any]]:

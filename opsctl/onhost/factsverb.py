@@ -16,7 +16,6 @@ from opsctl.onhost import (
     hostfacts,
     kernelcache,
     modelfiles,
-    neighbours,
     numa,
     prefill,
     process,
@@ -69,7 +68,7 @@ def facts(
             "container": unitfacts.container(),
             "shm": unitfacts.shm(),
             "kernels": kernelcache.of(f"/var/cache/opsctl/{service}", starts),
-            "others": _others(places, others),
+            "others": collect.promised(places, others),
             "standing": standing,
         }
         if with_process:
@@ -118,11 +117,6 @@ def _states(
     pairs = {unit.name: (unit, guard) for unit, guard in collect.states(systemd, names)}
     mine = pairs.pop(f"sglang-{service}.service")
     return mine, [unit for unit, _ in pairs.values()]
-
-
-def _others(places: Places, others: List[UnitState]) -> List[Dict[str, Any]]:
-    told = (neighbours.of(places, unit, held(unit.cgroup)["bytes"]) for unit in others)
-    return [entry for entry in told if entry is not None]
 
 
 def _service(unit: str) -> str:

@@ -57,8 +57,8 @@ def problems(
 def _told(unit: str, of: Mapping[int, int]) -> str:
     name = unit[len("sglang-") : -len(".service")] if unit.startswith("sglang-") else unit
     return (
-        f"{_held(of)} by service {name} ({unit}): give each service `gpus` of its own, or stop "
-        f"that one: opsctl stop {name}"
+        f"{_held(of)} by service {name}: give each service `gpus` of its own, or stop that one "
+        f"on the host: systemctl stop {unit}"
     )
 
 

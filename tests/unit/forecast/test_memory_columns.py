@@ -191,6 +191,23 @@ def test_what_the_host_itself_holds(memory: dict[str, int], says: str) -> None:
     assert says not in told(answer())[1]
 
 
+def test_whose_memory_is_kept_and_not_held_is_named() -> None:
+    """A service that has failed, is enabled, and may be in no inventory any more."""
+    failed = {
+        "service": "old", "state": "failed", "enabled": "enabled", "standing": True,
+        "expected": 100 * GIB, "ranks": 2, "process": 4 * GIB, "held": 0, "pinned": None,
+    }  # fmt: skip
+    said = {**answer(), "others": [failed, {**failed, "service": "kimi"}]}
+    _, why = told(said)
+    assert (
+        "the forecast keeps 108.00 GiB of RAM for old, which does not hold them now: its unit is "
+        "failed and starts at the next boot" in why
+    )
+    assert why.count("the forecast keeps") == 1, "not for the service itself"
+    said["others"] = [{**failed, "enabled": "disabled"}]
+    assert "the forecast keeps" not in told(said)[1]
+
+
 def test_what_does_not_run_has_no_columns() -> None:
     said = answer()
     said["services"][0]["state"] = "inactive"

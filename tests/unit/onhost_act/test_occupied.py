@@ -46,8 +46,8 @@ TOLD: list[tuple[dict[str, Any], list[dict[str, Any]], tuple[str, ...], list[str
         [held(n, 100, 71.5) for n in range(4)],
         (OWN,),
         [
-            "71.50 GiB of each of GPU 0-3 are held by service glm (sglang-glm.service): give each "
-            "service `gpus` of its own, or stop that one: opsctl stop glm"
+            "71.50 GiB of each of GPU 0-3 are held by service glm: give each service `gpus` of its "
+            "own, or stop that one on the host: systemctl stop sglang-glm.service"
         ],
     ),
     (
@@ -55,8 +55,8 @@ TOLD: list[tuple[dict[str, Any], list[dict[str, Any]], tuple[str, ...], list[str
         [held(1, 100, 2), held(1, 101, 3), held(2, 101, 1), held(4, 101, 9)],
         (OWN,),
         [
-            "1.00 GiB to 5.00 GiB of each of GPU 1-2 are held by service glm (sglang-glm.service): "
-            "give each service `gpus` of its own, or stop that one: opsctl stop glm"
+            "1.00 GiB to 5.00 GiB of each of GPU 1-2 are held by service glm: give each service "
+            "`gpus` of its own, or stop that one on the host: systemctl stop sglang-glm.service"
         ],
     ),
     (manifest(4, [4, 5, 6, 7]), [held(n, 100, 71.5) for n in range(4)], (OWN,), []),
@@ -67,7 +67,10 @@ TOLD: list[tuple[dict[str, Any], list[dict[str, Any]], tuple[str, ...], list[str
         manifest(4),
         [held(n, 998, 70) for n in range(3)] + [held(-1, 999, 2)],  # a slice of some GPU
         (OWN,),
-        ["70.00 GiB of each of GPU 0-2 are held by PID 998", "2.00 GiB of a GPU are held by PID 999"],
+        [
+            "70.00 GiB of each of GPU 0-2 are held by PID 998",
+            "2.00 GiB of a GPU are held by PID 999",
+        ],
     ),
     (manifest(4, [0, 1, 2, 4]), [held(3, 999, 1)], (OWN,), []),
     (manifest(4), [held(0, 0, 1)], (OWN,), []),  # nvidia-smi hides PIDs inside a container
