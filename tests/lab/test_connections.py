@@ -25,6 +25,7 @@ from opsctl.paths import share
 from opsctl.remote import connect
 from opsctl.remote.target import resolve
 from tests.conftest import LabHost, ssh_config
+from tests.lab.apt_repository import Repository
 
 pytestmark = pytest.mark.lab
 
@@ -166,6 +167,7 @@ def ways(target: LabHost, bastion: LabHost, config: Path) -> dict[str, dict[str,
         "other_python": {"user": "plain", "python_interpreter": "/usr/bin/env python3.11"},
         "old_python": {"user": "plain", "python_interpreter": "/opt/old/python3"},
         "no_python": {"user": "plain", "python_interpreter": "/nowhere/python3"},
+        "bare": {"user": "root", "host": bastion.address},
     }
     for said in user.values():
         said["ssh_common_args"] = f"-F {config} {said.pop('args', '')}".strip()
@@ -308,7 +310,7 @@ GOOD += ("by_password", "by_six", "by_key", "other_python")
 
 def test_doctor_names_what_is_wrong_with_each_way_and_what_mends_it(fleet: Ways) -> None:
     before = fleet.logins(fleet.bastion, "root")
-    done = fleet.opsctl("doctor", "-o", "json")
+    done = fleet.opsctl("doctor", "-o", "json", "--limit", ",".join([*FOUND, *GOOD]))
     assert done.returncode == 4, done.stderr
     checks: dict[str, list[dict[str, Any]]] = {}
     for check in json.loads(done.stdout)["checks"]:
@@ -407,8 +409,9 @@ def test_the_password_is_asked_for_on_the_terminal(fleet: Ways, tmp_path: Path) 
     file.chmod(0o600)
     done = fleet.opsctl(*words, ANSIBLE_BECOME_PASSWORD_FILE=str(file))
     assert done.returncode == 0, done.stderr
-    done = fleet.play("deploy.yml", "--check", *words[:2], ANSIBLE_BECOME_PASSWORD_FILE=str(file))
-    assert "ok=2" in done.stdout, done.stdout
+    # Over opsctl's own connections, within a playbook.
+    done = fleet.play("rollback.yml", *words[:2], ANSIBLE_BECOME_PASSWORD_FILE=str(file))
+    assert "kimi" in done.stdout and "sudo" not in done.stdout, done.stdout
 
 
 # ---------------------------------------------------------------- Ansible's own connection
@@ -436,3 +439,42 @@ def test_playbooks_go_the_same_ways_and_say_the_same(fleet: Ways) -> None:
         assert word in told, told
     for name in SURVEYED:
         assert f"ok: [{name}]" in lines, done.stdout
+
+
+# ---------------------------------------------------------------- Python
+BARE = """\
+set -e
+mkdir /opt/hidden && mv /usr/bin/python3 /usr/bin/python3.* /opt/hidden/
+rm -f /var/lib/dpkg/info/python3.prerm
+dpkg --force-all --remove python3
+"""
+
+
+@pytest.fixture
+def repository(tmp_path: Path, fleet: Ways) -> Iterator[Repository]:
+    """It has the python3 that h2 has now."""
+    found = Repository(tmp_path / "served")
+    found.top.mkdir()
+    version = fleet.bastion.sh("dpkg-query -W -f '${Version}' python3").stdout
+    back = "#!/bin/sh\nmv /opt/hidden/* /usr/bin/\n"
+    found.package("debian", "python3", version, {}, postinst=back, **{"Multi-Arch": "allowed"})
+    found.index("debian", None)
+    found.serve()
+    yield found
+    found.stop()
+
+
+def test_python_is_installed_where_there_is_none(fleet: Ways, repository: Repository) -> None:
+    host, ask = fleet.bastion, ("--limit", "bare")
+    host.sh(BARE)
+    (found,) = json.loads(fleet.opsctl("doctor", *ask, "-o", "json").stdout)["checks"]
+    assert found["fault"] == "python-missing" and "apt-get install python3" in found["hint"]
+    done = fleet.play("deploy.yml", *ask)
+    assert "python3 could not be installed: E: " in done.stdout, done.stdout
+    source = f"deb [trusted=yes] {repository.url('debian')} ./\n"
+    host.put("/etc/apt/sources.list.d/lab.list", source.encode())
+    done = fleet.play("deploy.yml", *ask)
+    assert "changed: [bare]" in done.stdout, done.stdout
+    # The roles after it see what they would have seen: this host has no GPU.
+    assert "nvidia-smi shows none on this host" in done.stdout, done.stdout
+    assert host.sh("python3 -V").stdout.startswith("Python 3.")
