@@ -44,6 +44,10 @@ class Decisive:
             kept = [word for word in self._words if _shape(word) != shape]
             self._words = [*kept, text][-LAST_WORDS:]
 
+    @property
+    def silent(self) -> bool:
+        return not self._words
+
     def error(self, text: str, weight: int) -> None:
         """A line of the engine or the kernel that tells of a failure."""
         self._tell(text, weight, systemd=False)

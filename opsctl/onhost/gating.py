@@ -15,7 +15,7 @@ from opsctl.onhost.probes import Answer, Request
 from opsctl.onhost.startup import Clock, Look
 from opsctl.onhost.store import Store
 from opsctl.onhost.systemd import Systemd, UnitState
-from opsctl.onhost.tail import Tail, last_lines
+from opsctl.onhost.tail import Tail, last_lines, unmarked
 
 HEALTH_TIMEOUT = 25.0  # seconds; the engine itself gives up after 20
 GPU_EVERY = 10.0  # seconds between two calls of nvidia-smi, which may take one itself
@@ -131,6 +131,9 @@ class Sight:
         if not again and gates.crashed(facts, state.properties) is None:
             return None
         self._read(settle=True)
+        if self._reading.silent and facts.began and not facts.ready:
+            for record in unmarked(self.store.unit, facts.began):
+                self._reading.feed(record)
         if again:
             check = gates.ended("systemd started it again", facts.errors)
         else:

@@ -72,6 +72,11 @@ class Reading:
         self._speculative = False
         self._kv_lines: Dict[str, List[Dict[str, Any]]] = {}  # rank → its lines about KV caches
 
+    @property
+    def silent(self) -> bool:
+        """Whether no line of the engine itself was among the records."""
+        return self._decisive.silent
+
     def feed(self, record: Record) -> List[Event]:
         """Take one record; returns the events in it (none, or one)."""
         line = parse_prefix(record.text)

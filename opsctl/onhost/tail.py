@@ -33,6 +33,16 @@ class Tail:
             os.unlink(self._cursor)
 
 
+def unmarked(unit: str, since: int) -> List[Record]:
+    """The unit's own records from `since` (microseconds) on, whatever invocation they name:
+    a process that dies at once can miss the mark of its own."""
+    argv = records.journalctl_argv(unit, since=f"@{since // 1000000}.{since % 1000000:06d}")
+    with suppress(systemd.CallFailed):
+        _, out, _ = systemd.call(argv, 20)
+        return [record for record in records.parse_export(out.splitlines()) if record.source]
+    return []
+
+
 def last_lines(unit: str, count: int) -> List[str]:
     """The unit's last lines of whichever start: a process that dies at once can miss its
     invocation's mark."""
