@@ -12,6 +12,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from opsctl.engine.rules import shared
+
 # what a tensor is part of
 EXPERT, SHARED, DENSE, ATTENTION, KV, WHOLE, EMBED, HEAD, VISION, UNKNOWN = range(10)
 VOCABULARY_STEP = 64  # vocabularies are padded to a multiple of this
@@ -120,10 +122,7 @@ class Split:
 def split(flags: Mapping[str, Any]) -> Split:
     """Of flags by their long names."""
     ranks = int(flags.get("tp-size") or 1)
-    groups = int(flags.get("attn-dp-size") or 1)
-    if flags.get("enable-dp-attention") and groups == 1:
-        groups = int(flags.get("dp-size") or 1)
-    attention = max(1, ranks // groups)
+    attention = max(1, ranks // shared.groups(flags))
     apart = int(flags.get("ep-size") or 1) > 1
     apart = apart or str(flags.get("moe-a2a-backend") or "none") != "none"
     return Split(

@@ -45,7 +45,7 @@ def device(case: Case, *, steps: bool = False) -> tuple[Device, ...]:
     backends = attention(case, set_)
     page = page_of(case, set_, backends)
     found = plan(case, set_, backends is not None and "trtllm_mha" in backends)
-    fraction, left = _memory(case, set_, backends)
+    fraction, left = _memory(case, set_)
     rows = _rows(case, set_, found, page, left)
     return tuple(
         _device(case, set_, found, page, fraction, left, rows, stage, steps)
@@ -53,12 +53,10 @@ def device(case: Case, *, steps: bool = False) -> tuple[Device, ...]:
     )
 
 
-def _memory(
-    case: Case, set_: Settings, backends: tuple[str, str] | None
-) -> tuple[float | None, Rest | str]:
+def _memory(case: Case, set_: Settings) -> tuple[float | None, Rest | str]:
     """The fraction, and what is left for pools or else what is missing to tell it."""
     try:
-        fraction = effective_fraction(case, set_, backends)
+        fraction = effective_fraction(case, set_)
     except NoForecast as reason:
         return None, str(reason)
     found = free(case, set_)

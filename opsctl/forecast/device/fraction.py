@@ -7,9 +7,10 @@ least that nvidia-smi or amd-smi shows.
 
 from __future__ import annotations
 
-from opsctl.forecast.device.backend import attention
+from opsctl.forecast.device.backend import base
 from opsctl.forecast.device.graphs import prefill_mib
 from opsctl.forecast.device.settings import Settings, on, settings
+from opsctl.forecast.shape import multimodal
 from opsctl.forecast.values import Case, NoForecast
 
 MiB = 1 << 20
@@ -22,30 +23,29 @@ _AITER_CONTEXT = 8192
 def default_fraction(case: Case) -> float:
     """What the engine takes if mem-fraction-static is not set. Raises NoForecast."""
     set_ = settings(case)
-    backends = attention(case, set_)
-    return _for_aiter(_default(case, set_), case, set_, backends, given=False)
+    return _for_aiter(_default(case, set_), case, set_, given=False)
 
 
-def effective_fraction(case: Case, set_: Settings, backends: tuple[str, str] | None) -> float:
+def effective_fraction(case: Case, set_: Settings) -> float:
     """What the sizes are reckoned with: the engine changes what is set, too. Raises NoForecast."""
     given = set_.flags.get("mem-fraction-static")
     if case.shape.indexer is not None and set_.key < (0, 5, 3, 1):
         return 0.8  # 0.5.3 sets this for DSA, whatever the flag says
     found = _default(case, set_) if given is None else float(given)
-    return _for_aiter(found, case, set_, backends, given=given is not None)
+    return _for_aiter(found, case, set_, given=given is not None)
 
 
-def _for_aiter(
-    found: float, case: Case, set_: Settings, backends: tuple[str, str] | None, *, given: bool
-) -> float:
+def _for_aiter(found: float, case: Case, set_: Settings, *, given: bool) -> float:
     if case.hardware.vendor != "amd":
         return found
-    if backends is None:
+    backend = base(case, set_)
+    if backend is None:
         raise NoForecast(
             "which attention backend this card gets is not known: set attention-backend"
         )
-    base = set_.flags.get("attention-backend") or backends[0]
-    if base != "aiter" or (given and on(set_.env.get("SGLANG_AITER_HONOR_EXPLICIT_MEM_FRACTION"))):
+    if backend != "aiter" or (
+        given and on(set_.env.get("SGLANG_AITER_HONOR_EXPLICIT_MEM_FRACTION"))
+    ):
         return found
     context = set_.flags.get("context-length") or case.shape.context
     if context is None:
@@ -159,7 +159,7 @@ def _decode_graphs_off(set_: Settings) -> bool:
 def images_share(case: Case, set_: Settings) -> float:
     """What the fraction is multiplied with for a vision tower, by its layers and width."""
     shape, flags = case.shape, set_.flags
-    if not shape.multimodal or flags.get("language-only") or flags.get("language-model-only"):
+    if not multimodal(shape, flags) or flags.get("language-only"):
         return 1.0
     if shape.vision is None:
         return 1.0

@@ -10,6 +10,7 @@ from __future__ import annotations
 from functools import cache
 
 from opsctl.forecast.device.settings import Settings, names
+from opsctl.forecast.shape import multimodal
 from opsctl.forecast.values import Case, Latent, NoForecast
 
 MiB_A_SIZE = 8  # of a captured prefill size
@@ -122,10 +123,11 @@ def _captured(case: Case, set_: Settings, latent: bool) -> bool:
         return True
     if key >= (0, 5, 14) and flags.get("disable-cuda-graph"):
         return False
+    images = multimodal(case.shape, flags)
     if key < (0, 5, 15):
-        unfit = case.shape.multimodal and not _listed(case, set_, _IMAGES_PIECEWISE)
+        unfit = images and not _listed(case, set_, _IMAGES_PIECEWISE)
         return not unfit and _piecewise(case, set_)
-    if not case.shape.multimodal or _listed(case, set_, _IMAGES_BREAKABLE):
+    if not images or _listed(case, set_, _IMAGES_BREAKABLE):
         return _breakable(case, set_, latent)
     return key >= (0, 5, 16) and _listed(case, set_, _IMAGES_PIECEWISE) and _piecewise(case, set_)
 

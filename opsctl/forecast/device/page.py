@@ -6,23 +6,13 @@ layers/attention/dsa/utils.py `aiter_can_use_preshuffle_paged_mqa`.
 
 from __future__ import annotations
 
-from typing import Any
-
+from opsctl.engine.rules import shared
 from opsctl.forecast.device.backend import GDN, attention
 from opsctl.forecast.device.hardware import capability, unknown_card
 from opsctl.forecast.device.recurrent import no_radix
 from opsctl.forecast.device.settings import Settings, on, settings
 from opsctl.forecast.values import Case, Heads, NoForecast
 
-# Attention backends whose page size is forced, or is not 1 if unset.
-_FORCED = {"flashmla": 64, "cutlass_mla": 128, "hpc_ops": 64}
-_DECODING = frozenset({"flashmla", "cutlass_mla", "trtllm_mla"})  # force the page where they decode
-_ALLOWED = {
-    "trtllm_mla": ((32, 64), 64),
-    "cutedsl_mla": ((32, 64), 64),
-    "trtllm_mha": ((16, 32, 64), 64),
-}
-_LARGER_TRTLLM = (0, 5, 17)  # trtllm_mha takes pages of 128 too from here on
 _PLAIN = frozenset(
     {"triton", "flashinfer", "fa3", "torch_native", "flex_attention", "cpu", "aiter"}
 )
@@ -67,43 +57,25 @@ def page_of(case: Case, set_: Settings, backends: tuple[str, str] | None) -> int
         return 128
     for backend in backends:
         decodes = backend in (backends[1], set_.flags.get("attention-backend"))
-        if backend in _DECODING and not decodes:
+        if backend in shared.DECODING and not decodes:
             continue
-        if backend in _FORCED:
-            return _FORCED[backend]
-        if backend in _ALLOWED:
-            return _allowed(backend, wanted, set_)
+        if shared.pages(backend, set_.key):
+            return shared.page(backend, wanted, set_.key)
         if backend not in _PLAIN and backend != "fa4" and not given:
             raise NoForecast(f"the page size of attention-backend {backend} is not known here")
     return wanted
 
 
 def _fa4_forces(case: Case, set_: Settings, backends: tuple[str, str]) -> bool:
-    """Pages of 128: to 0.5.14 only where the flag of prefill names it, from 0.5.15 on wherever it
-    is used, chosen or named, and then not for a tree of drafts; from 0.5.10 on only on SM 10."""
     if not isinstance(case.shape.attention, Heads):
         return False
-    flags = set_.flags
-    used: tuple[Any, ...] = (flags.get("prefill-attention-backend"),)
-    if set_.key >= (0, 5, 15):
-        used += (flags.get("attention-backend"), *backends)
-        if (flags.get("speculative-eagle-topk") or 0) > 1:
-            return False
-    if "fa4" not in used:
+    if not shared.fa4_asked(set_.flags, set_.key, *backends):
         return False
-    if set_.key < (0, 5, 10):
-        return True
     found = capability(case.hardware)
-    if found is None:
+    forces = shared.fa4_on(None if found is None else found[0], set_.key)
+    if forces is None:
         raise NoForecast("fa4 has pages of 128 tokens on SM 10 only: name the card, or page-size")
-    return found[0] == 10
-
-
-def _allowed(backend: str, wanted: int, set_: Settings) -> int:
-    sizes, fallback = _ALLOWED[backend]
-    if backend == "trtllm_mha" and wanted == 128 and set_.key >= _LARGER_TRTLLM:
-        return wanted
-    return wanted if wanted in sizes else fallback
+    return forces
 
 
 def _sparse(case: Case, set_: Settings) -> int:

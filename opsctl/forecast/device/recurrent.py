@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from opsctl.engine.rules import shared
+from opsctl.forecast.device.backend import base
 from opsctl.forecast.device.settings import Settings, Speculation, names, on
 from opsctl.forecast.shape.linear import state_elements
 from opsctl.forecast.values import Case, NoForecast, NoRoom, State
@@ -102,6 +104,10 @@ def no_radix(case: Case, set_: Settings, drafting: Speculation | None) -> bool:
     if flags.get("disable-radix-cache") or key < (0, 5, 3, 2):
         return True
     if key < _NO_RADIX.get(case.shape.architecture, (0,)):
+        return True
+    if flags.get("enable-deterministic-inference") and shared.deterministic_without_radix(
+        flags, key, base(case, set_)
+    ):
         return True
     strategy = flags.get("mamba-radix-cache-strategy") or flags.get("mamba-scheduler-strategy")
     return (0, 5, 9) <= key < (0, 5, 10) and drafting is not None and strategy != "extra_buffer"

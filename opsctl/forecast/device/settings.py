@@ -7,14 +7,13 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
+from opsctl.engine.rules import shared
 from opsctl.forecast.values import Case, NoForecast
 from opsctl.onhost.expect import version_key
 
 # Algorithms with a draft model whose KV pool is computed here, and those without any draft model.
 DRAFTED = frozenset({"EAGLE", "EAGLE3", "STANDALONE"})
 UNDRAFTED = frozenset({"", "NGRAM"})
-# What the engine runs at once under speculation if max-running-requests is not set.
-SPECULATIVE_RUNNING = 48
 
 # Flags that change the sizes in ways that are not computed here, with their harmless values.
 _NOT_MODELLED: tuple[tuple[str, tuple[Any, ...]], ...] = (
@@ -95,16 +94,13 @@ def settings(case: Case) -> Settings:
     if env:
         _refuse_variables(env, key)
     tp = int(flags.get("tp-size") or 1)
-    groups = int(flags.get("attn-dp-size") or 1)
-    if groups == 1 and flags.get("enable-dp-attention"):
-        groups = int(flags.get("dp-size") or 1)
+    groups = shared.groups(flags)
     if case.shape.indexer is not None and (0, 5, 3) <= key < (0, 5, 6):
         groups = tp  # these releases turn DP attention on for DSA, over all ranks
-    algorithm = str(flags.get("speculative-algorithm") or "").upper()
-    algorithm = "EAGLE" if algorithm == "NEXTN" else algorithm
+    algorithm = shared.algorithm(flags)
     running = flags.get("max-running-requests")
     if running is None and algorithm:
-        running = SPECULATIVE_RUNNING
+        running = shared.RUNNING
     return Settings(
         key,
         flags,
@@ -139,9 +135,7 @@ def speculation(case: Case, set_: Settings) -> Speculation:
     steps, branches = flags.get("speculative-num-steps"), flags.get("speculative-eagle-topk")
     tokens = flags.get("speculative-num-draft-tokens")
     if set_.algorithm == "NGRAM":
-        if tokens is None:
-            tokens = flags.get("speculative-ngram-max-match-window-size") or 12
-        return Speculation(0, 1, int(tokens))
+        return Speculation(0, 1, shared.ngram_tokens(flags))
     if steps is None and branches is None and tokens is None:
         return _chosen(case.shape.architecture, set_)
     if steps is not None and branches is not None and int(branches) == 1:

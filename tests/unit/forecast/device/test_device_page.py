@@ -9,6 +9,7 @@ import pytest
 
 from opsctl.forecast.device import page
 from opsctl.forecast.shape import geometry
+from opsctl.forecast.refused import refuse
 from opsctl.forecast.values import Geometry, NoForecast, NoStart
 from tests.unit.forecast.device.cases import EAGLE, case, dsa, gqa, mla
 
@@ -63,9 +64,9 @@ def test_a_backend_that_nobody_named(version: str, expected: int) -> None:
 
 
 def test_a_card_that_the_release_chooses_wrongly_for() -> None:
-    """0.5.6.post1 and post2 take trtllm_mha on SM 12 as on SM 10, and then stop."""
+    """0.5.6.post1 and post2 take trtllm_mha on SM 12 as on SM 10, and then stop: the rules say."""
     with pytest.raises(NoStart, match="set attention-backend"):
-        page(case(LLAMA, "0.5.6.post2"))
+        refuse(case(LLAMA, "0.5.6.post2"))
     chosen = {"attention-backend": "flashinfer"}
     assert page(case(LLAMA, "0.5.6.post2", **chosen)) == 1
     assert page(case(LLAMA, "0.5.7")) == 1
