@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from opsctl.forecast.device import page
-from opsctl.forecast.shape import geometry
 from opsctl.forecast.refused import refuse
+from opsctl.forecast.shape import geometry
 from opsctl.forecast.values import Geometry, NoForecast, NoStart
 from tests.unit.forecast.device.cases import EAGLE, case, dsa, gqa, mla
 
