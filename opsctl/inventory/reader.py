@@ -132,7 +132,11 @@ def _play(path: Path, limit: str | None, out: Path) -> None:
     command = [_ansible_playbook(), "-i", str(path), str(share() / "playbooks" / "read.yml")]
     if limit:
         command += ["--limit", limit]
-    quiet = {"ANSIBLE_NOCOLOR": "1", "ANSIBLE_DEPRECATION_WARNINGS": "0", "ANSIBLE_LOG_PATH": ""}
+    quiet = {
+        "ANSIBLE_NOCOLOR": "1",
+        "ANSIBLE_DEPRECATION_WARNINGS": "0",
+        "ANSIBLE_LOG_PATH": os.devnull,
+    }
     # Nobody would see the question; `opsctl -K` asks by itself (cli.asking).
     unasked = {"ANSIBLE_BECOME_ASK_PASS": "false", "ANSIBLE_ASK_PASS": "false"}
     # Whatever ansible.cfg is in force: of two equal keys the last would win without a word.
@@ -161,9 +165,19 @@ def _play(path: Path, limit: str | None, out: Path) -> None:
         raise OpsctlError(
             f"Ansible cannot read the inventory {path} (exit {done.returncode})",
             step="read the inventory",
-            hint=f"ansible-inventory -i {path} --list",
+            hint=_hint(said, path),
             log=[line for line in said if line.strip()][-SAID:],
         )
+
+
+def _hint(said: list[str], path: Path) -> str:
+    """Ansible's words for a vault that it cannot open tell nothing of what to set."""
+    if any("no vault secrets found" in line or "Decryption failed" in line for line in said):
+        return (
+            "a vault needs its password: name the file that holds it in "
+            "ANSIBLE_VAULT_PASSWORD_FILE, or as vault_password_file in ansible.cfg"
+        )
+    return f"ansible-inventory -i {path} --list"
 
 
 def _has_gaps(out: Path) -> bool:

@@ -3,8 +3,11 @@
 import json
 import time
 
-from opsctl.errors import OpsctlError, Unreachable
+import pytest
+
+from opsctl.errors import OpsctlError, Problem, SpecError, Unreachable
 from opsctl.remote.onhost import NoPython
+from opsctl.views import doctor as view
 
 
 def check(name, status="pass", detail="well", fault="", cause="", hint=""):
@@ -89,6 +92,37 @@ def test_what_could_not_be_examined_is_a_finding_with_an_exit_code_of_its_own(cl
     done = cli("doctor", "--limit", "h2", "-o", "json")
     found = json.loads(done.stdout)["checks"]
     assert (done.exit_code, [c["fault"] for c in found]) == (2, ["python-missing"])
+
+
+@pytest.mark.parametrize(
+    ("error", "fault", "code"),
+    [
+        (Unreachable("timed out", step="connect"), "ssh-unreachable", 4),
+        (Unreachable("the jump is down", step="jump"), "ssh-jump", 4),
+        (Unreachable("no key", step="login"), "ssh-login", 4),
+        (Unreachable("another", step="host key"), "ssh-host-key", 4),
+        (Unreachable("no session", step="session"), "ssh-unreachable", 4),
+        (OpsctlError("nologin", step="shell"), "ssh-shell", 2),
+        (OpsctlError("refused", step="sudo"), "sudo-refused", 2),
+        (NoPython("3.6", old=True), "python-old", 2),
+        (OpsctlError("disk full", step="doctor"), "not-examined", 2),
+    ],
+)
+def test_each_trouble_on_the_way_is_a_check_with_what_mends_it(cli, error, fault, code):
+    cli.hosts["h1"].verbs["doctor"] = error
+    done = cli("doctor", "--limit", "h1", "-o", "json")
+    (found,) = json.loads(done.stdout)["checks"]
+    assert (done.exit_code, found["fault"]) == (code, fault)
+    assert found["hint"] and found["cause"]
+
+
+def test_a_setting_that_cannot_be_honoured_says_what_to_write():
+    problem = Problem("is not supported", host="h1", key="ansible_become_user", allowed="root")
+    (found,) = view.checks(SpecError([problem]))
+    assert (found["fault"], found["hint"]) == (
+        "ssh-setting",
+        "in the inventory: ansible_become_user: root",
+    )
 
 
 def test_a_host_that_is_not_reached_counts_most(cli):

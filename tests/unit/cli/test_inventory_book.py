@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from opsctl.errors import NothingSelected, Refused
-from opsctl.inventory import BookEntry, book_of, find, select
+from opsctl.inventory import BookEntry, book_of, find, reader, select, typed
 from opsctl.inventory import book as read_book
 from opsctl.inventory.book import cacheable
 from opsctl.inventory.locate import ansible_cfg, setting
@@ -330,3 +330,28 @@ def test_what_is_not_described_is_not_chosen_elsewhere(services, limit):
 def test_an_empty_inventory_is_an_empty_selection():
     with pytest.raises(NothingSelected, match="no host at all"):
         select(Book(Path("inv"), {}), bare=True)
+
+
+def test_a_typed_password_goes_to_ansible_and_to_no_cache(place, monkeypatch, tmp_path):
+    monkeypatch.setattr(typed, "_typed", [])
+    place.book()
+    place.book()
+    assert place.reads == 1 and typed.environment(tmp_path) == {}
+    typed.keep(SECRET)
+    place.book()
+    assert place.reads == 2
+    file = Path(typed.environment(tmp_path)[typed.FILE])
+    assert (file.read_text(), file.stat().st_mode & 0o777) == (SECRET, 0o600)
+    assert not list(place.cache.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("line", "word"),
+    [
+        ("[ERROR]: Attempting to decrypt but no vault secrets found.", "VAULT_PASSWORD_FILE"),
+        ("[ERROR]: Decryption failed (no vault secrets were found", "VAULT_PASSWORD_FILE"),
+        ("[ERROR]: no such plugin", "ansible-inventory -i /inv --list"),
+    ],
+)
+def test_a_vault_without_its_password_says_what_to_set(line, word):
+    assert word in reader._hint(["PLAY [x]", line], Path("/inv"))
