@@ -14,12 +14,14 @@ import re
 import shutil
 import zipfile
 from pathlib import Path
-from typing import Any, Dict, List, Optional
+from typing import Any, Dict, Iterator, List, Optional
+from urllib.parse import urlsplit
 
 from opsctl.ansible.target.converge import Host, Refused, run
-from opsctl.onhost.files import flock, link, read_json, write_json
+from opsctl.onhost.files import Busy, flock, link, read_json, write_json
 
 STAMP = ".opsctl.json"
+PATIENCE = 900.0  # seconds for another run's build; wheels that are there take some three minutes
 _VERSION = (
     "import importlib.metadata as m, importlib.util as u\n"
     "print(m.version('sglang') if u.find_spec('sglang') else '')"
@@ -44,7 +46,7 @@ def main(args: Dict[str, Any]) -> Dict[str, Any]:
             want = _described(args["version"], args["install"]["digest"])
             host.changed(args["root"], _built(args["root"]), want)
         return host.result(state=state, missing=_missing(args) if state == "build" else [])
-    except Refused as problem:
+    except (Refused, OSError) as problem:
         return host.result(problems=[str(problem)])
 
 
@@ -162,10 +164,14 @@ def _missing(args: Dict[str, Any]) -> List[str]:
 def _build(host: Host, args: Dict[str, Any]) -> None:
     folder = _folder(args)
     folder.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
-    with flock(folder.parent / ".lock", patience=5.0):
+    with _alone(folder.parent):
         if read_json(folder / STAMP) is None:
             _remove_torn(folder)
-            _install(folder, args["install"])
+            try:
+                _install(folder, args["install"])
+            except (Refused, OSError):  # what a full disk holds would keep it full
+                shutil.rmtree(str(folder), ignore_errors=True)
+                raise
             found = installed(str(folder))
             if not is_version(found, args["version"]):
                 raise Refused(
@@ -178,6 +184,20 @@ def _build(host: Host, args: Dict[str, Any]) -> None:
         if args["wheels_wanted"]:
             shutil.rmtree(str(_wheels(args)), ignore_errors=True)
     host.changed(args["root"], before, want)
+
+
+@contextlib.contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    """A run whose playbook was lost goes on: whoever comes next waits for it."""
+    with contextlib.ExitStack() as held:
+        try:
+            held.enter_context(flock(folder / ".lock", patience=PATIENCE))
+        except Busy:
+            raise Refused(
+                f"another run builds in {folder} for {PATIENCE / 60:.0f} minutes and more: look "
+                f"with fuser -v {folder}/.lock, then deploy again"
+            ) from None
+        yield
 
 
 def _remove_torn(folder: Path) -> None:
@@ -251,6 +271,9 @@ def indexes(install: Dict[str, Any], tool: str) -> Dict[str, str]:
     }
     pairs = zip(names[tool], (install.get("index"), install.get("torch_index")))
     found = {name: value for name, value in pairs if value}
+    plain = [urlsplit(value).netloc for value in found.values() if value.startswith("http://")]
+    if tool == "PIP" and plain:  # it leaves out what has no TLS; uv does not
+        found["PIP_TRUSTED_HOST"] = " ".join(netloc.rpartition("@")[2] for netloc in plain)
     return {**found, "UV_INDEX_STRATEGY": "unsafe-best-match"} if tool == "UV" else found
 
 

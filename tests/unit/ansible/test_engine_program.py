@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import subprocess
 import sys
+import threading
 import time
 import zipfile
 from pathlib import Path
@@ -264,6 +265,39 @@ def test_a_torn_build_that_is_used_is_left_alone(tmp_path: Path, built: list[Pat
         running.kill()
         running.wait()
     assert f"process {running.pid} uses it" in answer["problems"][0] and not built
+
+
+def test_another_runs_build_is_waited_for_and_told_if_it_does_not_end(
+    tmp_path: Path, built: list[Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    builds = tmp_path / ".builds"
+    builds.mkdir()
+    other = threading.Event()
+    with engine.flock(builds / ".lock"):
+        monkeypatch.setattr(engine, "PATIENCE", 0.1)
+        answer = main(args(tmp_path / "0.5.9", "build"))
+        assert "another run builds in" in answer["problems"][0] and not built
+        monkeypatch.setattr(engine, "PATIENCE", 20.0)
+        waiting = threading.Thread(
+            target=lambda: (main(args(tmp_path / "0.5.9", "build")), other.set())
+        )
+        waiting.start()
+        assert not other.wait(0.3)
+    waiting.join(20)
+    assert other.is_set() and len(built) == 1
+
+
+def test_a_disk_that_fills_up_is_told_and_left_as_it_was(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def install(folder: Path, _: Any) -> None:
+        environment(folder, "0.5.9")
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(engine, "_install", install)
+    answer = main(args(tmp_path / "0.5.9", "build"))
+    assert "No space left on device" in answer["problems"][0] and not answer["changed"]
+    assert [p.name for p in (tmp_path / ".builds").iterdir()] == [".lock"]
 
 
 def test_versions() -> None:
