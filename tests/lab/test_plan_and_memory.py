@@ -16,6 +16,7 @@ import yaml
 from opsctl.lab import inventory as lab_inventory
 from opsctl.lab import rehearse
 from opsctl.rehearsal import wheel
+from opsctl.rehearsal.holdings import SOCKET
 from tests.lab.test_playbooks import CANARY, Fleet, _tool, reached
 
 pytestmark = pytest.mark.lab
@@ -173,6 +174,69 @@ def test_memory_in_three_columns(fleet: Fleet) -> None:
     assert "h1 kimi: release " in text and "8 of 8 ranks, as forecast" in text
 
 
+CRASHES = """\
+base = "reference"
+name = "crashes-at-ratio-2"
+
+[fault]
+kind = "crash-at-graphs"
+when = { hicache-ratio = 2.0 }
+rank = "TP7"
+message = "CUDA out of memory."
+"""
+STRANGERS = f"""
+systemd-run -q --unit=web python3 -m http.server 30000
+systemd-run -q --unit=left python3 -c '
+import json, socket, time
+held = socket.socket(socket.AF_UNIX)
+held.connect("{SOCKET}")
+held.sendall(json.dumps({{"gpu": 3, "gpu_mib": 70000, "host_kb": 0}}).encode() + b"\\n")
+time.sleep(600)'
+for _ in $(seq 50); do
+    nvidia-smi --query-compute-apps=pid --format=csv,noheader | grep -q . && ss -ltn |
+        grep -q :30000 && exit; sleep 0.1; done; exit 1
+"""
+
+
+def left(fleet: Fleet) -> float:
+    """GiB of RAM that the forecast says are left on h1."""
+    said = json.loads(opsctl(fleet, "forecast", "kimi", "--limit", "h1", "-o", "json").stdout)
+    return float(said["forecasts"][0]["available_after"]) / 2**30
+
+
+def test_a_rollback_and_a_hands_restart_leave_the_forecast_as_it_was(fleet: Fleet) -> None:
+    """What runs then was started by no deployment: its processes are known all the same."""
+    host, before = fleet.hosts["h1"], left(fleet)
+    rehearse.play("h1", CRASHES)
+    fleet.describe(**{"hicache-ratio": 2.0})
+    opsctl(fleet, "deploy", "--yes", "--limit", "h1", ends=5)
+    fleet.describe(**{"hicache-ratio": 4.0})
+    assert left(fleet) == pytest.approx(before, abs=0.2)
+    count = host.sh("ls /var/lib/opsctl/kimi/starts | wc -l").stdout
+    # a start that nobody recorded
+    host.sh(
+        "systemctl restart sglang-kimi; for _ in $(seq 60); do "
+        "curl -sf http://127.0.0.1:30000/health && exit; sleep 0.5; done; exit 1"
+    )
+    assert host.sh("ls /var/lib/opsctl/kimi/starts | wc -l").stdout == count
+    assert left(fleet) == pytest.approx(before, abs=0.2)
+    rehearse.play("h1", rehearse.REFERENCE.read_text())
+
+
+def test_a_plan_tells_what_a_deployment_of_what_is_down_is_refused_for(fleet: Fleet) -> None:
+    host = fleet.hosts["h1"]
+    opsctl(fleet, "stop", "kimi", "--limit", "h1", "--yes")
+    host.sh(STRANGERS)
+    told = opsctl(fleet, "plan", "--limit", "h1", ends=1)
+    refused = opsctl(fleet, "deploy", "--limit", "h1", "--yes", ends=1)
+    guard = opsctl(fleet, "start", "kimi", "--limit", "h1", "--yes", ends=1)
+    host.sh("systemctl stop web left")
+    for words in ("port 30000 is held by PID ", "68.36 GiB of GPU 3 are held by PID "):
+        assert words in told.stdout and words in refused.stderr and words in guard.stderr
+    assert "h1 kimi: start: the unit is inactive" in told.stdout
+    opsctl(fleet, "start", "kimi", "--limit", "h1", "--yes")
+
+
 def promised(fleet: Fleet) -> None:
     """Another service on both hosts has been promised the memory."""
     folder = f"/etc/opsctl/spare/releases/{SPARE}"
@@ -187,7 +251,9 @@ def test_what_does_not_fit_needs_a_reason_and_the_reason_stays(fleet: Fleet) -> 
     before = fleet.invocations()
     done = opsctl(fleet, "plan", "--out", str(fleet.inventory / "no.json"), ends=8)
     assert not (fleet.inventory / "no.json").exists()
-    assert "h1 kimi: the forecast" in done.stderr and "h2 kimi: the forecast" in done.stderr
+    assert "error: h1, h2, kimi: the forecast says that it does not fit" in done.stderr
+    kept = "are kept for spare: it is staged and was never started"
+    assert kept in done.stderr
     opsctl(fleet, "deploy", "--yes", ends=8)
     failed = fleet.tried("deploy.yml", "--limit", "h2")
     assert failed.returncode != 0
