@@ -250,6 +250,8 @@ def test_half_installed_packages_are_told_and_mended_where_allowed(machine: Mach
     machine.host.sh("rm /run/lab-dkms-fails; touch /run/lab-dpkg-dies")
     words = ("nvidia-kernel-open-dkms", "dpkg --configure -a", "allow_repair=true")
     machine.refused(*words, branch="590")
+    told = machine.driver(branch="590", allow_repair=True, check=True)
+    assert (told["problems"], told["changed"], told["parts"]) == ([], True, ["driver"])
     assert machine.driver(branch="590", allow_repair=True)["problems"]  # killed while it mends
     machine.host.sh("rm /run/lab-dpkg-dies")
     machine.refused(*words, branch="590")

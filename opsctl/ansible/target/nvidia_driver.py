@@ -50,6 +50,11 @@ def _converge(host: Host, args: Dict[str, Any]) -> Dict[str, Any]:
     known, manager = here()
     damaged = mend(Host(check=True) if args.get("fetch") else host, manager, args["allow_repair"])
     found = _facts(manager, args)
+    if damaged and (host.check or args.get("fetch")):
+        # What is half installed tells of no version: the driver is judged when it is mended.
+        told = {**_NOTHING, "driver": found["loaded"], "loaded": found["loaded"]}
+        fabric = plan.wants_fabric(found, args)
+        return host.result(**{**told, "users": found["users"]}, parts=["driver"], fabric=fabric)
     parts = plan.missing(found, args)
     plan.refuse_too_old(args["version"] or args["branch"], args.get("needs") or [])
     plan.refuse_in_use(found["users"], parts, plan.driver_of(found["installed"]) or "")
@@ -59,8 +64,7 @@ def _converge(host: Host, args: Dict[str, Any]) -> Dict[str, Any]:
     if parts:
         if not (fresh or host.check):
             manager.update(url, key)
-        if not (args.get("fetch") and damaged):  # nothing can be judged before it is mended
-            _install(host, manager, known, args, found, parts, url)
+        _install(host, manager, known, args, found, parts, url)
     if args.get("fetch"):
         return host.result(**_NOTHING, parts=parts)
     _nouveau_off(host, known)
