@@ -21,6 +21,7 @@ from opsctl.ansible.target.converge import Host, Refused, run
 from opsctl.onhost.files import Busy, flock, link, read_json, write_json
 
 STAMP = ".opsctl.json"
+FULL = 256 << 20  # bytes free: with less, an installation that failed has failed for that
 PATIENCE = 900.0  # seconds for another run's build; wheels that are there take some three minutes
 _VERSION = (
     "import importlib.metadata as m, importlib.util as u\n"
@@ -169,8 +170,13 @@ def _build(host: Host, args: Dict[str, Any]) -> None:
             _remove_torn(folder)
             try:
                 _install(folder, args["install"])
-            except (Refused, OSError):  # what a full disk holds would keep it full
-                shutil.rmtree(str(folder), ignore_errors=True)
+            except (Refused, OSError) as problem:
+                free = shutil.disk_usage(str(folder.parent)).free
+                shutil.rmtree(str(folder), ignore_errors=True)  # it would keep a full disk full
+                if free < FULL:
+                    raise Refused(
+                        f"{problem}\n{folder.parent} had {free >> 20} MiB free: its disk is full"
+                    ) from None
                 raise
             found = installed(str(folder))
             if not is_version(found, args["version"]):
@@ -201,7 +207,10 @@ def _alone(folder: Path) -> Iterator[None]:
 
 
 def _remove_torn(folder: Path) -> None:
-    """Builds of this root that did not come to their end, whatever they were of."""
+    """Builds of this root that did not come to their end, whatever they were of; and what a run
+    that was killed downloaded: nobody else builds here now."""
+    for left in folder.parent.glob(".tools-*"):
+        shutil.rmtree(str(left), ignore_errors=True)
     form = re.compile(re.escape(folder.name[:-12]) + "[0-9a-f]{12}")
     for torn in [p for p in folder.parent.iterdir() if form.fullmatch(p.name)]:
         if read_json(torn / STAMP) is None:
@@ -234,7 +243,9 @@ def _with_pip(
     try:
         run([install["python"], "-m", "venv", str(folder)])
     except Refused as problem:
-        raise Refused(f"{problem}\n(on Debian the package python3-venv is needed)") from None
+        hint = "ensurepip is not available" in str(problem)
+        told = "\n(on Debian and Ubuntu the package python3-venv is needed)" if hint else ""
+        raise Refused(f"{problem}{told}") from None
     pip = [str(folder / "bin" / "python"), "-m", "pip", "install", "--no-input", "--quiet"]
     run(
         [*pip, "--disable-pip-version-check", *_asked(requirements, install)],

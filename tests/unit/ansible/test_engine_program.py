@@ -295,8 +295,11 @@ def test_a_disk_that_fills_up_is_told_and_left_as_it_was(
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(engine, "_install", install)
+    monkeypatch.setattr(engine, "FULL", 1 << 60)
+    (tmp_path / ".builds" / ".tools-1").mkdir(parents=True)  # of a run that was killed
     answer = main(args(tmp_path / "0.5.9", "build"))
     assert "No space left on device" in answer["problems"][0] and not answer["changed"]
+    assert answer["problems"][0].endswith("MiB free: its disk is full")
     assert [p.name for p in (tmp_path / ".builds").iterdir()] == [".lock"]
 
 
