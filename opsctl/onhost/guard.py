@@ -82,7 +82,8 @@ class Guard:
         store, standing = self.world.store, self._standing()
         try:
             asked = store.manifest(str(self.document.get("target") or ZERO)) or {}
-            of_other_hands = zero.keep(store, self.world.systemd, self.run, self._note, asked)
+            same = self.document["op"] == swap.TAKEOVER
+            of_other_hands = zero.keep(store, self.world.systemd, self.run, self._note, asked, same)
             standing = self._standing()
             target = swap.target_of(
                 self.document["op"],

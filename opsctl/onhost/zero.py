@@ -55,11 +55,12 @@ def keep(
     run: str,
     note: Callable[[str, List[str]], None],
     asked: Mapping[str, Any],
+    same: bool = False,
 ) -> bool:
     """What stands there and is not ours is kept before anything else is done. Answers whether a
     unit of other hands stands there; one of ours that was edited is copied to the run's folder.
     `asked`: the manifest of the release that comes. If nothing stands in our place, the text of
-    the unit that it `takes_over` is kept."""
+    the unit that it `takes_over` is kept. `same`: the old unit's engine is what it would start."""
     standing = store.standing()
     if standing not in ("", "foreign"):
         return standing == ZERO
@@ -73,7 +74,10 @@ def keep(
         files.write(store.run(run) / "unit.before", content, 0o600)
         note("the unit was edited by hand; a copy is kept in the run's folder", [])
         return False
-    store.save_zero(content, manifest(store, content, state, soak))
+    told = manifest(store, content, state, soak)
+    if same and told["address"] is None:  # a variable held it
+        told["address"] = asked.get("address")
+    store.save_zero(content, told)
     return True
 
 

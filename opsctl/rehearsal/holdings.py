@@ -8,17 +8,27 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import socket
 import time
 
 SOCKET = "/run/opsctl-rehearsal/machine.sock"
 
 
+def card(gpu: int | None, visible: str) -> int | None:
+    """The host's number of a GPU that the engine counts. `visible`: CUDA_VISIBLE_DEVICES."""
+    numbers = [part.strip() for part in visible.split(",")]
+    if gpu is None or gpu >= len(numbers) or not numbers[gpu].isdigit():
+        return gpu
+    return int(numbers[gpu])
+
+
 class Holding:
     """Does nothing on a machine that is no rehearsal host: there is nobody to tell."""
 
     def __init__(self, gpu: int | None, path: str = SOCKET, patience: float = 5.0) -> None:
-        self._gpu, self._path = gpu, path
+        self._gpu = card(gpu, os.environ.get("CUDA_VISIBLE_DEVICES", ""))
+        self._path = path
         self._socket: socket.socket | None = None
         deadline = time.monotonic() + patience
         while self._socket is None:

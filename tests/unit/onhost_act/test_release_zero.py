@@ -41,9 +41,9 @@ def store(tmp_path: Path) -> Store:
     return found
 
 
-def kept(store: Store, text: str, asked: dict[str, Any] | None = None) -> Any:
+def kept(store: Store, text: str, asked: dict[str, Any] | None = None, same: bool = False) -> Any:
     systemd: Any = Shows(text)
-    return zero.keep(store, systemd, "r1", lambda *_: None, asked or {})
+    return zero.keep(store, systemd, "r1", lambda *_: None, asked or {}, same)
 
 
 @pytest.mark.parametrize(
@@ -103,3 +103,14 @@ def test_a_name_that_is_an_alias_is_answered_under_that_name() -> None:
     ((state, guard),) = collect.states(systemd, ["kimi"])
     assert (state.name, state.alias_of, state.active) == (UNIT, "llm.service", "active")
     assert guard.name == "opsctl-guard-kimi.service" and not guard.alias_of
+
+
+@pytest.mark.parametrize(
+    ("same", "wanted"), [(True, {"host": "0.0.0.0", "port": 9}), (False, None)]
+)
+def test_of_the_same_engine_the_release_knows_where_it_listens(
+    store: Store, same: bool, wanted: Any
+) -> None:
+    store.unit_path.write_bytes(TEXT.replace(b"31000", b"${PORT}"))
+    kept(store, LOADED, {"address": {"host": "0.0.0.0", "port": 9}}, same)
+    assert (store.manifest("0") or {})["address"] == wanted

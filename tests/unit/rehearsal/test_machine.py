@@ -11,6 +11,7 @@ import pytest
 
 from opsctl.onhost import hostfacts
 from opsctl.rehearsal import model_files, nvidia_smi, wheel
+from opsctl.rehearsal.holdings import card
 from opsctl.rehearsal.machine import Held, gpus, meminfo
 from opsctl.rehearsal.scenario import packaged, read
 
@@ -99,3 +100,11 @@ def test_the_wheel_is_the_same_for_the_same_sources_and_says_what_it_is(tmp_path
     assert [line.split(",")[0] for line in record.splitlines()] == names
     assert "opsctl/engine/data/0.5.9.json" in names
     assert "opsctl/rehearsal/scenarios/odd-rank.toml" in names
+
+
+@pytest.mark.parametrize(
+    ("gpu", "visible", "wanted"),
+    [(0, "", 0), (0, "1", 1), (1, "3, 5", 5), (2, "3,5", 2), (0, "GPU-1b2c", 0), (None, "1", None)],
+)
+def test_which_card_a_rank_holds(gpu: int | None, visible: str, wanted: int | None) -> None:
+    assert card(gpu, visible) == wanted
