@@ -116,7 +116,8 @@ def _judged(
 ) -> Judged:
     name = release.service
     state: Mapping[str, Any] = facts.get("standing") or {"service": name, "state": "absent"}
-    wide, stands = found.expect, state.get("manifest") or {}
+    stands: Mapping[str, Any] = state.get("manifest") or {}
+    wide: Mapping[str, Any] | None = found.expect
     if stands.get("digest") != release.digest:  # a wider start limit alone restarts nothing
         wide = widened(found.expect, stands.get("expect"))
         release = release if wide == found.expect else render(name, service, expect=wide)

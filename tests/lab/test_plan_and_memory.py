@@ -201,7 +201,7 @@ for _ in $(seq 50); do
 def left(fleet: Fleet) -> float:
     """GiB of RAM that the forecast says are left on h1."""
     said = json.loads(opsctl(fleet, "forecast", "kimi", "--limit", "h1", "-o", "json").stdout)
-    return float(said["forecasts"][0]["available_after"]) / 2**30
+    return float(said["forecasts"][0]["host"]["available_after_gib"])
 
 
 def test_a_rollback_and_a_hands_restart_leave_the_forecast_as_it_was(fleet: Fleet) -> None:
