@@ -64,6 +64,16 @@ def _(v: View) -> bool:
 
 
 @THEME.rule(
+    REFUSE, "flashinfer-cutedsl-weights", "moe-runner-backend quantization",
+    "moe-runner-backend flashinfer_cutedsl with a model whose weights are not quantised",
+    "flashinfer_cutedsl has kernels for NVFP4 alone", ">=0.5.11",
+)  # fmt: skip
+def _(v: View) -> bool:
+    plain = v.facts.model.get("quant") == "none" and v["quantization"] is None
+    return v[RUNNER] == "flashinfer_cutedsl" and plain
+
+
+@THEME.rule(
     REWRITE, "flashinfer-trtllm-without-fusion", "disable-shared-experts-fusion moe-runner-backend",
     "moe-runner-backend flashinfer_trtllm", "flashinfer_trtllm does not fuse shared experts",
 )  # fmt: skip

@@ -48,6 +48,52 @@ def test_one_rewrite_leads_to_the_next() -> None:
     ] == 512  # fmt: skip
 
 
+@pytest.mark.parametrize(
+    ("version", "flags", "env", "rule"),
+    [
+        ("0.5.9", {"moe-a2a-backend": "mori", "chunked-prefill-size": 8192}, {}, "mori-chunks"),
+        ("0.5.23", {"moe-a2a-backend": "pplx", "tp-size": 4}, {}, "pplx-groups"),
+        ("0.5.23", {"moe-a2a-backend": "deepep_v2", "enable-two-batch-overlap": True}, {},
+         "one-batch-at-a-time"),
+        ("0.5.23", {"moe-a2a-backend": "megamoe", "enable-single-batch-overlap": True}, {},
+         "one-batch-at-a-time"),
+        ("0.5.13", {"moe-a2a-backend": "flashinfer", "tp-size": 4}, {},
+         "flashinfer-exchange-groups"),
+        ("0.5.9", {"log-level": "badXYZ"}, {}, "levels-of-logging"),
+    ],
+)  # fmt: skip
+def test_refused_by_one_rule(
+    version: str, flags: dict[str, Any], env: dict[str, str], rule: str
+) -> None:
+    judged = rules.judge(rules.Facts(version, flags, env))
+    assert rule in {finding.rule for finding in judged.refusals}
+
+
+def test_room_that_a_variable_gives() -> None:
+    flags = {"moe-a2a-backend": "mori", "chunked-prefill-size": 8192, "tp-size": 4}
+    room = {"SGLANG_MORI_NUM_MAX_DISPATCH_TOKENS_PER_RANK": "8192"}
+    judged = rules.judge(rules.Facts("0.5.23", flags, room))
+    assert not judged.refusals
+    assert judged.flags["ep-size"] == 4 and judged.flags["deepep-mode"] == "normal"
+
+
+@pytest.mark.parametrize("version", ["0.5.2", "0.5.9", "0.5.23"])
+def test_eagle3_without_a_draft(version: str) -> None:
+    flags = {"speculative-algorithm": "EAGLE3"}
+    found = [f.kind for f in rules.judge(rules.Facts(version, flags)).findings
+             if f.rule == "eagle3-needs-a-draft"]  # fmt: skip
+    assert found == ["later"]
+    drafted = {**flags, "speculative-draft-model-path": "/srv/draft"}
+    judged = rules.judge(rules.Facts(version, drafted))
+    assert "eagle3-needs-a-draft" not in {f.rule for f in judged.findings}
+
+
+def test_an_algorithm_that_only_a_plugin_may_add() -> None:
+    (found,) = [f for f in rules.judge(rules.Facts("0.5.23", {"speculative-algorithm": "EAGEL"}))
+                .findings if f.rule == "algorithm-unknown"]  # fmt: skip
+    assert found.kind == "later" and "EAGEL" in found.text
+
+
 def test_what_is_off_is_said_of_each_flag() -> None:
     found = said("0.5.9", {"hicache-ratio": 4.0, "hicache-storage-prefetch-policy": "timeout",
                            "speculative-num-steps": 3})  # fmt: skip

@@ -1,4 +1,4 @@
-"""What the arguments of all 38 releases made of 220 command lines, and what the rules say.
+"""What all 38 releases made of more than 220 command lines, and what the rules say of each.
 
 rules_by_release.jsonl was written by tests/engine/rules_judge.py with each released package on the
 environments of 0.5.9 and 0.5.23, on cards that were only said to be there. A line: the command and
@@ -29,6 +29,7 @@ KINDS = {
     "kimi-k2.5": ["mla", "moe"],
     "deepseek-v3.2": ["mla", "dsa"],
 }
+# Lines that begin with x- are about exchanges between experts, from 0.5.9 on.
 # Where a rule cannot know what the engine knows, so that it is silent: the backend that is chosen
 # by itself (determ, fp4), the groups that sparse attention turns on (dsa), whether prefill graphs
 # are there (prefill).
@@ -41,6 +42,11 @@ SILENT = {
     # Not the arguments, but the tier itself does it when it is made.
     "pf+direct": {"hicache-mem-layout"},
     **{name: {"schedule-conservativeness"} for name in SPARSE},
+    # The chunk, or the runner of experts, that the engine chooses by itself is none for this
+    # exchange.
+    **{f"x-a2a-{name}": {"refused"} for name in ("mori", "tbo-mori", "megamoe", "dp-flashinfer")},
+    **{f"x-{name}": {"refused"} for name in ("fi-auto", "mega-runner", "mega-runner-deepep")},
+    "x-mega-sm90": {"refused"},
 }
 
 
