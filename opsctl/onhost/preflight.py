@@ -7,6 +7,7 @@ import pwd
 import shutil
 import stat
 import tempfile
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Dict, List, Mapping, Optional, Sequence
 
@@ -116,15 +117,15 @@ def listening_inode(table: str, port: int) -> str:
     return ""
 
 
-def _owner(inode: str) -> str:
-    """PID of the process that holds the socket."""
-    for folder in Path("/proc").glob("[0-9]*"):
-        try:
-            links = [str(p.readlink()) for p in (folder / "fd").iterdir()]
-            if f"socket:[{inode}]" in links:
-                return folder.name
-        except OSError:  # it ended meanwhile
-            continue
+def _owner(inode: str, proc: Path = Path("/proc")) -> str:
+    """PID of the process that holds the socket. What ends meanwhile is passed over: a process, and
+    one of the many connections of a server that is at work, which must not hide the rest."""
+    for folder in proc.glob("[0-9]*"):
+        with suppress(OSError):
+            for entry in os.scandir(str(folder / "fd")):
+                with suppress(OSError):
+                    if os.readlink(entry.path) == f"socket:[{inode}]":
+                        return folder.name
     return ""
 
 
