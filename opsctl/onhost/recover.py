@@ -1,7 +1,8 @@
 """At boot, before the engine's units: a swap that a power cut interrupted is settled.
 
 The unit of the last confirmed release is put back in place first, so that nothing unconfirmed
-starts; then a guard goes on with the same run, gates what starts, and writes the result.
+starts; then a guard goes on with the same run, gates what starts, and writes the result. A service
+that was stopped for work on the host (parking.py) is started by a guard, too, and by nobody else.
 """
 
 from __future__ import annotations
