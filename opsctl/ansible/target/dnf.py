@@ -1,4 +1,4 @@
-"""Packages by dnf, for RHEL 9 and its like. Judged by texts; not run on such a host yet."""
+"""Packages by dnf, for RHEL 9 and its like (run by tests/drills/test_dnf_host.py)."""
 
 from __future__ import annotations
 
