@@ -16,7 +16,7 @@ def test_two_lines_each() -> None:
     found = known(FakeHost("h1", {"collect": REFERENCE, "facts": {}}), "kimi")
     at = next(n for n, line in enumerate(found) if "hicache-scheduler-memory-grows" in line)
     assert found[at].startswith("! warn ")
-    assert found[at + 1].startswith("  Watch the memory of the schedulers")
+    assert found[at + 1].startswith("  → Watch the memory of the schedulers")
 
 
 def test_a_host_that_cannot_tell_its_facts_says_why() -> None:
