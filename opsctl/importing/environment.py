@@ -8,7 +8,7 @@ from typing import Any
 
 from opsctl.importing.marks import unknown_parts, whole
 from opsctl.importing.model import Launch, Report
-from opsctl.importing.secrets import Vault, by_form, by_name
+from opsctl.importing.secrets import Vault, by_form, by_name, tells
 from opsctl.release.quoting import Unquotable
 from opsctl.release.quoting import environment as quoted
 
@@ -123,7 +123,7 @@ def _take(name: str, value: str, found: Variables, vault: Vault, report: Report)
         report.refuse(str(error), key=key)
         return
     carried = len(value) >= _SECRET and value in vault.hidden  # what --api-key ${X} came from
-    if not (by_name(name) or by_form(value, name) or carried):
+    if not (by_name(name) or by_form(value, name) or tells(value) or carried):
         found.plain[name] = value
     elif not value:
         found.dropped.add(name)

@@ -202,6 +202,11 @@ def suspects(text: str) -> set[str]:
     return found
 
 
+def tells(value: str) -> bool:
+    """Whether a text holds a name of a secret and what stands after it."""
+    return any(len(s) >= _WITHIN or (len(s) >= _LEAST and not s.isdigit()) for s in suspects(value))
+
+
 def template(variable: str) -> str:
     return "{{ " + variable + " }}"
 
@@ -211,7 +216,8 @@ def within(value: Any, name: str = "") -> list[tuple[str, str]]:
     if isinstance(value, str):
         head, equals, _ = value.partition("=")
         named = bool(name and by_name(name)) or bool(equals and by_name(head))
-        return [(name, value)] if value and (named or by_form(value, name)) else []
+        found = value and (named or by_form(value, name) or tells(value))
+        return [(name, value)] if found else []
     if isinstance(value, Mapping):
         return [one for key, part in value.items() for one in within(part, str(key))]
     if isinstance(value, list):

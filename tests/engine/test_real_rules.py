@@ -39,8 +39,18 @@ CHOSEN = re.compile(
 )
 # And what it refuses by the model: its own quantisation, which it takes where none is written, and
 # that it has no encoder.
-NOT_OURS = re.compile("does not match the quantization method|supported for encoder disaggregation")
+NOT_OURS = re.compile(
+    "does not match the quantization method|supported for encoder disaggregation"
+    "|is not validated for|MegaMOE currently supports only"
+)
 TAKEN = re.compile("Invalid quantization|Cutlass MoE is only supported")
+# What follows from the chunk and from the runner of experts that it chooses by itself.
+CHUNKED = re.compile(
+    "MAX_DISPATCH_TOKENS_PER_RANK|MEGA_MOE_NUM_MAX_TOKENS|A2A per-rank token budget"
+)
+RUN = re.compile(
+    "MoE A2A is (only )?supported with flashinfer_cutlass|only supported with --moe-run"
+)
 
 ON = st.just(True)
 FLAGS: dict[str, st.SearchStrategy[Any]] = {
@@ -102,9 +112,14 @@ FLAGS: dict[str, st.SearchStrategy[Any]] = {
     "moe-runner-backend": st.sampled_from(["triton", "flashinfer_cutlass", "flashinfer_trtllm",
                                            "cutlass"]),
     "quantization": st.sampled_from(["fp8", "awq"]),
-    "moe-a2a-backend": st.sampled_from(["none", "deepep"]),
-    "deepep-mode": st.sampled_from(["normal", "auto"]),
+    "moe-a2a-backend": st.sampled_from(["none", "deepep", "mooncake", "nixl", "mori", "flashinfer",
+                                        "megamoe", "pplx", "deepep_v2", "ascend_tp",
+                                        "flashinfer_megamoe"]),
+    "speculative-moe-a2a-backend": st.sampled_from(["none", "deepep", "deepep_v2"]),
+    "deepep-mode": st.sampled_from(["normal", "auto", "low_latency"]),
     "enable-two-batch-overlap": ON,
+    "enable-single-batch-overlap": ON,
+    "enable-waterfill": ON,
     "moe-dp-size": st.sampled_from([1, 2]),
     "schedule-policy": st.sampled_from(["fcfs", "lpm", "lof"]),
     "enable-priority-scheduling": ON,
@@ -148,7 +163,7 @@ CHANGED = (
     "hicache-io-backend", "hicache-mem-layout", "hicache-write-policy", "disable-radix-cache",
     "disable-overlap-schedule", "enable-mixed-chunk", "ep-size", "enable-dp-lm-head",
     "tool-call-parser", "tokenizer-worker-num", "schedule-conservativeness",
-    "speculative-algorithm", "hicache-host-memory-fraction",
+    "speculative-algorithm", "hicache-host-memory-fraction", "moe-a2a-backend",
 )  # fmt: skip
 
 
@@ -235,6 +250,8 @@ def wrong(case: dict[str, Any], answer: dict[str, Any], version: str) -> list[st
         theirs = answer["error"]
         unsure = "attention-backend" not in judged.flags and CHOSEN.search(theirs)
         unsure = unsure or ("quantization" not in judged.flags and TAKEN.search(theirs))
+        unsure = unsure or ("chunked-prefill-size" not in case["flags"] and CHUNKED.search(theirs))
+        unsure = unsure or ("moe-runner-backend" not in case["flags"] and RUN.search(theirs))
         known = refusals or unsure or NOT_OURS.search(theirs)
         return [] if known else [f"not refused by us: {theirs}"]
     if refusals:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from opsctl.engine import Flag, catalogue
 from opsctl.engine.catalogue import ELSEWHERE, SECRET
-from opsctl.importing.secrets import by_form
+from opsctl.importing.secrets import by_form, tells
 from opsctl.release import quoting
 
 VERSIONS = ("0.5.2", "0.5.9", "0.5.12.post1", "0.5.23")
@@ -117,7 +117,7 @@ def services(draw: st.DrawFn) -> dict[str, Any]:
     if flags:
         service["flags"] = {n: flags[n] for n in dests.values()}
     env = draw(ENV)
-    env = {name: text for name, text in env.items() if not by_form(text)}  # these would move
+    env = {n: text for n, text in env.items() if not (by_form(text) or tells(text))}  # would move
     if env:
         service["env"] = env
     return service

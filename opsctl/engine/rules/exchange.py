@@ -285,7 +285,7 @@ def _(v: View) -> bool:
 )  # fmt: skip
 def _(v: View) -> bool:
     inherits = v[DRAFT] is None and v.algorithm not in ("", "NGRAM")
-    return (v[A2A] if inherits else v[DRAFT]) == "deepep_v2"
+    return bool((v[A2A] if inherits else v[DRAFT]) == "deepep_v2")
 
 
 @THEME.rule(

@@ -102,6 +102,19 @@ def test_forms_that_say_nothing(value: str) -> None:
     assert not by_form(value)
 
 
+@pytest.mark.parametrize(
+    "value",
+    ["Environment=HF_TOKEN=222222222222", "--tp 2 --api-key sesame1", "user=a;password=b12c"],
+)
+def test_by_a_name_within_a_text(value: str) -> None:
+    """Found by the drill of a hundred thousand imports."""
+    secret = value.rpartition("=")[2].rpartition(" ")[2]
+    for text in (f"EXTRA='{value}' {PYTHON}", f"{PYTHON} --json-model-override-args '{value}'"):
+        found = take(text)
+        assert found.service is not None, [str(p) for p in found.problems]
+        assert list(found.secrets.values()) == [value] and secret not in shown(found)
+
+
 def test_what_chance_makes_is_seen() -> None:
     """Base64 and hex of usual lengths; the seed keeps the sample."""
     chance = random.Random(7)
