@@ -43,7 +43,8 @@ def select(
     undescribed: bool = False,
 ) -> Selected:
     """`limit` names hosts, groups or globs of either; `!PART` leaves them out, `&PART` all others.
-    `bare` also takes hosts that no service is described for. `undescribed`: where every host is named, its services may be any; only the host can tell.
+    `bare` also takes hosts that no service is described for. `undescribed`: where every host is
+    named, its services may be any; only the host can tell.
 
     Raises NothingSelected, which names what there is.
     """
