@@ -7,6 +7,8 @@ their own are looked up first. OURS is what the template says for every service 
 
 from __future__ import annotations
 
+from opsctl.importing.unit import fatetexts as say
+
 STOP_MARGIN = 75  # seconds that opsctl's unit adds to timing.drain
 
 # Read elsewhere: they are in the description, or told there.
@@ -52,89 +54,22 @@ OURS = {
     "WantedBy": "multi-user.target",
 }
 
-_NOWHERE = "no key of a description says it, and a drop-in of the unit is reported as drift"
-_BEFORE = (
-    "lost",
-    "opsctl's unit runs no commands of yours; put it into a unit of its own with "
-    "Before=sglang-NAME.service and RequiredBy=sglang-NAME.service, or into a role",
-)
-_AFTER = (
-    "lost",
-    "opsctl's unit runs no commands of yours; put it into a unit of its own with "
-    "After=sglang-NAME.service and PartOf=sglang-NAME.service, if it is needed at all",
-)
-_BOUND = (
-    "lost",
-    "the engine is no longer bound to CPUs or memory nodes; flags.numa-node binds each rank to a "
-    f"node, where the engine's version has it; beyond that {_NOWHERE}",
-)
-_PRIORITY = (
-    "lost",
-    f"the engine runs with the usual priority; {_NOWHERE}: lower that of what disturbs it instead",
-)
-_SHARES = (
-    "lost",
-    f"the engine has no such limit or share any more; {_NOWHERE}. Memory is guarded by "
-    "memory.min_available and a forecast instead",
-)
-_HARDENING = (
-    "changed",
-    "opsctl's unit has a hardening of its own, which leaves out what CUDA does not survive "
-    "(docs/architecture.md)",
-)
-_OPEN = (
-    "lost",
-    "opsctl's unit has no such setting: /etc, /usr and homes are read-only to the engine, "
-    "elsewhere the permissions of its user decide; give that user what it needs",
-)
-_WHEN = (
-    "lost",
-    "opsctl's unit starts whatever this says: a start that lacks something fails at a gate or at "
-    "the look before it, and is told",
-)
-_ORDER = (
-    "changed",
-    "opsctl's unit waits for the network, the driver's services and the mounts of the models; for "
-    "more, put Before=sglang-NAME.service into the unit that it shall wait for",
-)
-_BOUND_UNITS = (
-    "lost",
-    "opsctl's unit depends on no other; put the dependency into the other unit (PartOf=, Before= "
-    "or Upholds=sglang-NAME.service)",
-)
-_OUTPUT = ("changed", "what the engine prints is in the journal: opsctl logs SERVICE")
-_WORDS = ("dropped", "words for people; opsctl writes its own")
-_ALARM = (
-    "lost",
-    f"systemd no longer calls another unit, or ends the host, when the engine fails; {_NOWHERE}: "
-    "watch the unit's state (opsctl status tells it)",
-)
-_PROCESS = ("changed", "opsctl's unit says Type=exec: the engine is systemd's own child")
-_LIMITS = ("changed", "opsctl's unit says StartLimitBurst=3 over three whole starts")
-_FOLDERS = (
-    "lost",
-    "opsctl's unit makes no such folder: its own is /var/cache/opsctl/SERVICE; let a role make "
-    "what the engine's flags name",
-)
-
-_OWN_FILES = ("lost", "the engine runs in the host's own file system: write the host's paths")
-
 FATES: dict[str, tuple[str, str]] = {
     # commands
-    "ExecStartPre": _BEFORE,
-    "ExecCondition": _BEFORE,
-    "ExecStartPost": _AFTER,
-    "ExecStopPost": _AFTER,
+    "ExecStartPre": say.BEFORE,
+    "ExecCondition": say.BEFORE,
+    "ExecStartPost": say.AFTER,
+    "ExecStopPost": say.AFTER,
     "ExecStop": ("changed", "opsctl's unit stops by SIGTERM to the engine, which drains"),
     "ExecReload": ("lost", "an engine reloads nothing: opsctl apply changes it by a new release"),
     # the process
     "Type": ("changed", "opsctl's unit says Type={ours}, and gates on the host judge the start"),
-    "NotifyAccess": _PROCESS,
-    "PIDFile": _PROCESS,
-    "GuessMainPID": _PROCESS,
-    "RemainAfterExit": _PROCESS,
-    "BusName": _PROCESS,
-    "ExitType": _PROCESS,
+    "NotifyAccess": say.PROCESS,
+    "PIDFile": say.PROCESS,
+    "GuessMainPID": say.PROCESS,
+    "RemainAfterExit": say.PROCESS,
+    "BusName": say.PROCESS,
+    "ExitType": say.PROCESS,
     "Group": ("changed", "opsctl's unit runs as the group that has the name of the user"),
     "SupplementaryGroups": (
         "lost",
@@ -148,8 +83,8 @@ FATES: dict[str, tuple[str, str]] = {
         "a service starts in /var/cache/opsctl/SERVICE; relative paths of flags were written in "
         "full from this folder, relative paths in variables were not: check them",
     ),
-    "RootDirectory": _OWN_FILES,
-    "RootImage": _OWN_FILES,
+    "RootDirectory": say.OWN_FILES,
+    "RootImage": say.OWN_FILES,
     "UMask": ("changed", "opsctl's unit says UMask={ours}: only its user reads what it writes"),
     "LoadCredential*": (
         "lost",
@@ -161,11 +96,11 @@ FATES: dict[str, tuple[str, str]] = {
         "give what it holds in secrets.env, or as a file that a flag names",
     ),
     "StandardInput*": ("dropped", "the engine reads nothing from its standard input"),
-    "StandardOutput": _OUTPUT,
-    "StandardError": _OUTPUT,
-    "Syslog*": _OUTPUT,
-    "Log*": _OUTPUT,
-    "TTY*": _OUTPUT,
+    "StandardOutput": say.OUTPUT,
+    "StandardError": say.OUTPUT,
+    "Syslog*": say.OUTPUT,
+    "Log*": say.OUTPUT,
+    "TTY*": say.OUTPUT,
     # start, stop, again
     "Restart": (
         "changed",
@@ -179,7 +114,7 @@ FATES: dict[str, tuple[str, str]] = {
     "RestartPreventExitStatus": ("lost", "every failure starts the engine again, three times"),
     "RestartForceExitStatus": ("lost", "an end with success starts nothing again"),
     "SuccessExitStatus": ("lost", "only 0 and the stop signals count as success"),
-    "StartLimit*": _LIMITS,
+    "StartLimit*": say.LIMITS,
     "TimeoutStartSec": (
         "changed",
         "with Type=exec it covers no model load: timing.cap is the longest start (from the "
@@ -207,36 +142,38 @@ FATES: dict[str, tuple[str, str]] = {
     "OOMScoreAdjust": (
         "lost",
         "the kernel chooses the engine by its size again, if memory runs out; memory.min_available "
-        f"keeps it from running out; {_NOWHERE}",
+        f"keeps it from running out; {say.NOWHERE}",
     ),
-    "ManagedOOM*": _SHARES,
+    "ManagedOOM*": say.SHARES,
     # priority, CPUs, shares
-    "Nice": _PRIORITY,
-    "CPUScheduling*": _PRIORITY,
-    "IOScheduling*": _PRIORITY,
-    "IgnoreSIGPIPE": _PROCESS,
-    "CPUAffinity": _BOUND,
-    "NUMAPolicy": _BOUND,
-    "NUMAMask": _BOUND,
-    "AllowedCPUs": _BOUND,
-    "StartupAllowed*": _BOUND,
-    "AllowedMemoryNodes": _BOUND,
+    "Nice": say.PRIORITY,
+    "CPUScheduling*": say.PRIORITY,
+    "IOScheduling*": say.PRIORITY,
+    "IgnoreSIGPIPE": say.PROCESS,
+    "CPUAffinity": say.BOUND,
+    "NUMAPolicy": say.BOUND,
+    "NUMAMask": say.BOUND,
+    "AllowedCPUs": say.BOUND,
+    "StartupAllowed*": say.BOUND,
+    "AllowedMemoryNodes": say.BOUND,
     "MemorySwapMax": (
         "changed",
         "opsctl's unit says MemorySwapMax={ours}; memory.swap: allow lifts it",
     ),
-    "Slice": _SHARES,
-    "Delegate*": _SHARES,
-    **dict.fromkeys(("MemoryMax", "MemoryHigh", "MemoryLow", "MemoryMin", "MemoryLimit"), _SHARES),
-    **dict.fromkeys(("MemoryAccounting", "MemoryZSwapMax", "MemoryZSwapWriteback"), _SHARES),
-    "MemoryPressure*": _SHARES,
-    "StartupMemory*": _SHARES,
-    "DefaultMemory*": _SHARES,
-    "CPU*": _SHARES,
-    "StartupCPU*": _SHARES,
-    "IO*": _SHARES,
-    "BlockIO*": _SHARES,
-    "Tasks*": _SHARES,
+    "Slice": say.SHARES,
+    "Delegate*": say.SHARES,
+    **dict.fromkeys(
+        ("MemoryMax", "MemoryHigh", "MemoryLow", "MemoryMin", "MemoryLimit"), say.SHARES
+    ),
+    **dict.fromkeys(("MemoryAccounting", "MemoryZSwapMax", "MemoryZSwapWriteback"), say.SHARES),
+    "MemoryPressure*": say.SHARES,
+    "StartupMemory*": say.SHARES,
+    "DefaultMemory*": say.SHARES,
+    "CPU*": say.SHARES,
+    "StartupCPU*": say.SHARES,
+    "IO*": say.SHARES,
+    "BlockIO*": say.SHARES,
+    "Tasks*": say.SHARES,
     "IP*": (
         "lost",
         "opsctl's unit sorts no traffic: host: 127.0.0.1, an API key or a firewall do",
@@ -248,7 +185,7 @@ FATES: dict[str, tuple[str, str]] = {
         "changed",
         "opsctl's unit says LimitCORE={ours}: a core of an engine fills the disk, and holds keys",
     ),
-    "Limit*": ("lost", f"opsctl's unit leaves this limit as systemd has it; {_NOWHERE}"),
+    "Limit*": ("lost", f"opsctl's unit leaves this limit as systemd has it; {say.NOWHERE}"),
     "CoredumpFilter": ("dropped", "opsctl's unit says LimitCORE=0"),
     # what it may see and do
     "DeviceAllow": ("changed", "opsctl's unit closes no device: CUDA opens those that it needs"),
@@ -258,72 +195,72 @@ FATES: dict[str, tuple[str, str]] = {
         "opsctl's unit takes every capability away: LimitMEMLOCK=infinity pins memory without",
     ),
     "CapabilityBoundingSet": ("changed", "opsctl's unit takes every capability away"),
-    "Private*": _HARDENING,
-    "Protect*": _HARDENING,
-    "Restrict*": _HARDENING,
-    "SystemCall*": _HARDENING,
-    "MemoryDenyWriteExecute": _HARDENING,
-    "LockPersonality": _HARDENING,
-    "NoNewPrivileges": _HARDENING,
-    "SecureBits": _HARDENING,
+    "Private*": say.HARDENING,
+    "Protect*": say.HARDENING,
+    "Restrict*": say.HARDENING,
+    "SystemCall*": say.HARDENING,
+    "MemoryDenyWriteExecute": say.HARDENING,
+    "LockPersonality": say.HARDENING,
+    "NoNewPrivileges": say.HARDENING,
+    "SecureBits": say.HARDENING,
     "RemoveIPC": ("changed", "opsctl's unit leaves shared memory: it is of other services, too"),
-    "KeyringMode": _HARDENING,
-    "ProcSubset": _HARDENING,
-    "Personality": _HARDENING,
-    "SELinuxContext": _HARDENING,
-    "AppArmorProfile": _HARDENING,
-    "SmackProcessLabel": _HARDENING,
-    "MountFlags": _HARDENING,
+    "KeyringMode": say.HARDENING,
+    "ProcSubset": say.HARDENING,
+    "Personality": say.HARDENING,
+    "SELinuxContext": say.HARDENING,
+    "AppArmorProfile": say.HARDENING,
+    "SmackProcessLabel": say.HARDENING,
+    "MountFlags": say.HARDENING,
     "NetworkNamespacePath": ("lost", "the engine is in the host's own network"),
     "IPCNamespacePath": ("lost", "the engine shares the host's memory objects"),
     "JoinsNamespaceOf": ("lost", "the engine is in the host's own namespaces"),
-    "ReadWrite*": _OPEN,
-    "ReadOnly*": _OPEN,
-    "Inaccessible*": _OPEN,
-    "NoExecPaths": _OPEN,
-    "ExecPaths": _OPEN,
-    "TemporaryFileSystem": _OPEN,
+    "ReadWrite*": say.OPEN,
+    "ReadOnly*": say.OPEN,
+    "Inaccessible*": say.OPEN,
+    "NoExecPaths": say.OPEN,
+    "ExecPaths": say.OPEN,
+    "TemporaryFileSystem": say.OPEN,
     "BindPaths": ("lost", "write the flags with the paths that the host has"),
     "BindReadOnlyPaths": ("lost", "write the flags with the paths that the host has"),
-    "MountImages": _OWN_FILES,
-    "ExtensionImages": _OWN_FILES,
-    "CacheDirectory*": _FOLDERS,
-    "StateDirectory*": _FOLDERS,
-    "LogsDirectory*": _FOLDERS,
-    "RuntimeDirectory*": _FOLDERS,
-    "ConfigurationDirectory*": _FOLDERS,
+    "MountImages": say.OWN_FILES,
+    "ExtensionImages": say.OWN_FILES,
+    "CacheDirectory*": say.FOLDERS,
+    "StateDirectory*": say.FOLDERS,
+    "LogsDirectory*": say.FOLDERS,
+    "RuntimeDirectory*": say.FOLDERS,
+    "ConfigurationDirectory*": say.FOLDERS,
     # [Unit] and [Install]
-    "Description": _WORDS,
-    "Documentation": _WORDS,
-    "SourcePath": _WORDS,
-    "After": _ORDER,
-    "Before": _BOUND_UNITS,
-    "Wants": _ORDER,
-    "Requires": _BOUND_UNITS,
-    "Requisite": _BOUND_UNITS,
-    "BindsTo": _BOUND_UNITS,
-    "PartOf": _BOUND_UNITS,
-    "Upholds": _BOUND_UNITS,
+    "Description": say.WORDS,
+    "Documentation": say.WORDS,
+    "SourcePath": say.WORDS,
+    "After": say.ORDER,
+    "Before": say.BOUND_UNITS,
+    "Wants": say.ORDER,
+    "Requires": say.BOUND_UNITS,
+    "Requisite": say.BOUND_UNITS,
+    "BindsTo": say.BOUND_UNITS,
+    "PartOf": say.BOUND_UNITS,
+    "Upholds": say.BOUND_UNITS,
     "Conflicts": (
         "lost",
         "opsctl's unit stops no other: services of one host are judged together, and gpus keeps "
         "them apart; of a unit of other hands takes_over stops one",
     ),
-    "PropagatesReloadTo": _BOUND_UNITS,
-    "ReloadPropagatedFrom": _BOUND_UNITS,
-    "PropagatesStopTo": _BOUND_UNITS,
-    "StopPropagatedFrom": _BOUND_UNITS,
+    "PropagatesReloadTo": say.BOUND_UNITS,
+    "ReloadPropagatedFrom": say.BOUND_UNITS,
+    "PropagatesStopTo": say.BOUND_UNITS,
+    "StopPropagatedFrom": say.BOUND_UNITS,
     "Sockets": ("lost", "the engine opens its port itself"),
     "RequiresMountsFor": ("changed", "opsctl's unit demands the folders of the models"),
     "WantsMountsFor": ("changed", "opsctl's unit demands the folders of the models"),
-    "Condition*": _WHEN,
-    "Assert*": _WHEN,
-    "OnFailure*": _ALARM,
-    "OnSuccess*": _ALARM,
-    "FailureAction*": _ALARM,
-    "SuccessAction*": _ALARM,
-    "Job*": _ALARM,
-    "RebootArgument": _ALARM,
+    "Condition*": say.WHEN,
+    "Assert*": say.WHEN,
+    "OnFailure*": say.ALARM,
+    "OnSuccess*": say.ALARM,
+    "FailureAction*": say.ALARM,
+    "SuccessAction*": say.ALARM,
+    "Job*": say.ALARM,
+    "RebootArgument": say.ALARM,
     "DefaultDependencies": ("changed", "opsctl's unit has them: it starts late and stops early"),
     "IgnoreOnIsolate": ("dropped", "the usual holds for opsctl's unit"),
     "StopWhenUnneeded": ("lost", "a service runs until it is stopped"),
@@ -332,8 +269,8 @@ FATES: dict[str, tuple[str, str]] = {
     "CollectMode": ("dropped", "the usual holds for opsctl's unit"),
     "SurviveFinalKillSignal": ("dropped", "the usual holds for opsctl's unit"),
     "WantedBy": ("changed", "opsctl's unit says WantedBy={ours}"),
-    "RequiredBy": _BOUND_UNITS,
-    "UpheldBy": _BOUND_UNITS,
+    "RequiredBy": say.BOUND_UNITS,
+    "UpheldBy": say.BOUND_UNITS,
     "Alias": (
         "lost",
         "opsctl's unit has one name, sglang-SERVICE.service: change who uses another",
@@ -343,18 +280,18 @@ FATES: dict[str, tuple[str, str]] = {
 }
 
 FATES |= {
-    **dict.fromkeys(("BindTo", "RequiresOverridable", "RequisiteOverridable"), _BOUND_UNITS),
-    **dict.fromkeys(("PropagateReloadTo", "PropagateReloadFrom"), _BOUND_UNITS),
-    **dict.fromkeys(("RootDirectoryStartOnly", "PermissionsStartOnly"), _PROCESS),
-    **dict.fromkeys(("NonBlocking", "FileDescriptorStoreMax", "TimerSlackNSec"), _PROCESS),
+    **dict.fromkeys(("BindTo", "RequiresOverridable", "RequisiteOverridable"), say.BOUND_UNITS),
+    **dict.fromkeys(("PropagateReloadTo", "PropagateReloadFrom"), say.BOUND_UNITS),
+    **dict.fromkeys(("RootDirectoryStartOnly", "PermissionsStartOnly"), say.PROCESS),
+    **dict.fromkeys(("NonBlocking", "FileDescriptorStoreMax", "TimerSlackNSec"), say.PROCESS),
     **dict.fromkeys(
-        ("RootImageOptions", "RootHash", "RootHashSignature", "RootVerity"), _OWN_FILES
+        ("RootImageOptions", "RootHash", "RootHashSignature", "RootVerity"), say.OWN_FILES
     ),
-    **dict.fromkeys(("ExtensionDirectories", "MountAPIVFS"), _OWN_FILES),
-    **dict.fromkeys(("StartupIOWeight", "StartupBlockIOWeight", "DisableControllers"), _SHARES),
-    "BPFProgram": _SHARES,
-    **dict.fromkeys(("UtmpIdentifier", "UtmpMode"), _OUTPUT),
-    **dict.fromkeys(("USBFunctionDescriptors", "USBFunctionStrings"), _PROCESS),
+    **dict.fromkeys(("ExtensionDirectories", "MountAPIVFS"), say.OWN_FILES),
+    **dict.fromkeys(("StartupIOWeight", "StartupBlockIOWeight", "DisableControllers"), say.SHARES),
+    "BPFProgram": say.SHARES,
+    **dict.fromkeys(("UtmpIdentifier", "UtmpMode"), say.OUTPUT),
+    **dict.fromkeys(("USBFunctionDescriptors", "USBFunctionStrings"), say.PROCESS),
     "ExecSearchPath": ("changed", "opsctl's unit names the program by its whole path"),
     "TimeoutCleanSec": ("dropped", "opsctl remove SERVICE takes away what a service leaves"),
 }
