@@ -15,7 +15,8 @@ from opsctl.forecast.sharding import split
 from opsctl.forecast.values import ESTIMATED, Case, Figure
 from opsctl.onhost.expect import GiB, gib
 
-CARD = "card_of_all"  # of an answer that nobody's host gave: every card is like this one
+# Keys of an answer that no host gave: it was typed; every card is like this one.
+TYPED, CARD = "typed", "card_of_all"
 
 Notes = tuple[str, ...]
 

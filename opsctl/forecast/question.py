@@ -15,7 +15,7 @@ from typing import Any
 from opsctl.errors import Refused, SpecError
 from opsctl.forecast.case import case
 from opsctl.forecast.owned import after_the_draft, alike, held, of_description, written
-from opsctl.forecast.presumed import CARD, presumed, usual, weighed
+from opsctl.forecast.presumed import CARD, TYPED, presumed, usual, weighed
 from opsctl.forecast.values import Case
 from opsctl.onhost.expect import GiB
 from opsctl.release.manifest import outline
@@ -135,7 +135,7 @@ class Question:
         asked = self.asked(sets)
         facts, notes = presumed(asked.manifest, self.facts)
         whole = case(asked.manifest, facts, asked.calibration, self.journal)
-        whole, more = usual(whole)
+        whole, more = usual(whole) if self.facts.get(TYPED) else (whole, ())
         whole, size = weighed(whole, self._size(sets))
         whole, seen = _sized(whole), whole.measured
         told = (*seen.notes, *asked.notes, *notes, *more, *size)
@@ -239,6 +239,7 @@ def offline(
         "draft": draft,
         "memory": memory,
         "gpus": [{"index": n, **card, "state": "ok"} for n in range(given.gpus or 0)],
+        TYPED: True,
         **({CARD: card} if given.gpus is None and (given.gpu_name or given.gpu_total) else {}),
         "starts": [],
         "running": None,
