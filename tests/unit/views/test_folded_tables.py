@@ -163,3 +163,15 @@ def test_values_of_a_description_are_broken_before_keys_and_nothing_is_lost():
         config.table([Shown("h1", "kimi", key, 4, "group_vars/kimi.yml:24")], origin=True), 70
     )
     assert fits(text) and "\n  origin group_vars/kimi.yml:24\n" in text
+
+
+@pytest.mark.parametrize(("said", "lines"), [("80", 3), ("", 2), ("no", 2), ("0", 2)])
+def test_a_pipe_is_as_wide_as_columns_says_and_else_endless(monkeypatch, capsys, said, lines):
+    from opsctl.cli import console
+    from opsctl.cli.frame import Settings
+
+    monkeypatch.setenv("COLUMNS", said)
+    console.show(fold.Listing(("A", "B"), [("1", "word " * 30)], head=1), Settings())
+    told = capsys.readouterr().out
+    assert len(told.splitlines()) > 3 if lines == 3 else len(told.splitlines()) == 2
+    assert said != "80" or fits(told)
