@@ -126,7 +126,7 @@ def note(service: Mapping[str, Any]) -> str:
         if (check["id"] == "drift" and check["status"] == "fail") or check["id"] == DESCRIBED
     ]
     if restarts := service.get("restarts"):
-        said.append(f"{restarts} restarts")
+        said.append(f"{restarts} restart{'' if restarts == 1 else 's'}")
     if reason := overridden(service):
         said.append(f"its forecast did not fit, overridden: {reason}")
     if later := (service.get("taken_over") or {}).get("later"):
