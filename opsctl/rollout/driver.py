@@ -91,13 +91,14 @@ def step(host: str, wish: Wish, seen: Seen) -> Step:
     reboot = bool(found["reboot"] or ("driver" in found["parts"] and found["loaded"]))
     # Marks and daemons are put right under services that run; modules and fabric manager are not.
     stops = reboot or not found["loaded"] or bool({"driver", "fabric"} & set(found["parts"]))
+    gpus = sum(gpu.get("state", "ok") == "ok" for gpu in seen.collected.get("gpus") or ())
     running = [name for name, state in states.items() if state.get("state") in UP]
     _raise(
         host,
         *_allowed(wish, found, reboot),
         *(one for name, state in states.items() for one in _free(host, name, state)),
         *(one for name in running for one in _comes_back(host, name, states[name])),
-        *_sound(host, seen.checks),
+        *_sound(host, seen.checks, gpus),
         *_strangers(found),
     )
     return Step(
@@ -109,7 +110,7 @@ def step(host: str, wish: Wish, seen: Seen) -> Step:
         str(found["driver"] or found["loaded"] or ""),
         wish.asked,
         reboot,
-        sum(gpu.get("state", "ok") == "ok" for gpu in seen.collected.get("gpus") or ()),
+        gpus,
         bool(found.get("fabric")),
         wish.reboot_timeout,
         tuple(_told(states, running, parked, reboot)),
@@ -183,12 +184,13 @@ def _strangers(found: Mapping[str, Any]) -> list[Wrong]:
     return [(f"GPUs are in use by {told}", "end it first")] if told else []
 
 
-def _sound(host: str, checks: Sequence[Mapping[str, Any]]) -> list[Wrong]:
+def _sound(host: str, checks: Sequence[Mapping[str, Any]], gpus: int) -> list[Wrong]:
     """What doctor finds that would keep services from starting afterwards, and that no driver
-    mends. Of a host whose driver is not well nobody can tell what its cards are."""
+    mends. Of a host whose driver is not well, or tells of no card, nobody knows what they are: the
+    guard asks again before it starts anything."""
     wrong = [c for c in checks if c["status"] == FAIL and c["fault"] in FAULTS]
     wrong = [c for c in wrong if FAULTS[c["fault"]].blocks]
-    mended = (*MENDED, "gpus") if any(c["id"] == "driver" for c in wrong) else MENDED
+    mended = (*MENDED, "gpus") if not gpus or any(c["id"] == "driver" for c in wrong) else MENDED
     left = [c for c in wrong if c["id"] not in mended]
     if not left:
         return []

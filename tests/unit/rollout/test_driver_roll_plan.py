@@ -121,6 +121,14 @@ def test_what_an_upgrade_is_for_does_not_forbid_it(faults: list[str]) -> None:
     assert step("h1", WISH, seen(FOUND, *faults)).kind == "upgrade"
 
 
+def test_a_host_that_tells_of_no_card_at_all_may_have_a_driver_that_is_half_installed() -> None:
+    told = seen(FOUND, "gpu-none")
+    blind = Seen(told.found, {**told.collected, "gpus": []}, told.checks)
+    assert (step("h1", WISH, blind).kind, step("h1", WISH, blind).gpus) == ("upgrade", 0)
+    with pytest.raises(OpsctlError, match="gpu-none"):
+        step("h1", WISH, told)
+
+
 def test_a_lock_that_was_left_behind_keeps_nobody_out() -> None:
     assert step("h1", WISH, seen(lock={"owner": "me", "state": "over"})).kind == "upgrade"
 
