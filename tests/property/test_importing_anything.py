@@ -172,6 +172,9 @@ def test_no_secret_is_told(pieces: list[str], secret: str, data: st.DataObject) 
             f"HF_TOKEN={secret} ", f"-e HF_TOKEN={secret} ", f"export X_PASSWORD={secret}\n",
             f"--admin-api-key \"{secret}\"", f"Environment=HF_TOKEN={secret}\n",
             f"--model-path redis://u:{secret}@h ", f"--api-key {secret}x --api-key {secret}",
+            f"--served-model-name {secret} --api-key {secret}", f"SLACK_WEBHOOK={secret} ",
+            f"--api-key {secret} --chat-template x-{secret}", f"H='Auth: Bearer {secret}' ",
+            f"ExecStartPre=/x --token {secret}\n", f"--api-key a{secret} {secret}",
         ])
     )  # fmt: skip
     at = data.draw(st.integers(0, len(pieces)))

@@ -27,6 +27,7 @@ _UNITS = {
     **dict.fromkeys(("d", "day", "days"), 86400.0),
 }
 Mask = Callable[[str], str]
+_MASK = "***"
 _LONGEST = 100  # characters of a value that a note shows
 _DRAIN = 60  # timing.drain where a description does not say it
 
@@ -100,18 +101,21 @@ def _beside(unit: Unit, mask: Mask) -> Iterator[Note]:
             "dropped", shown(key, value, mask), "is set again later on, and the last one counts"
         )
     for line in unit.ignored:
-        text = mask(plain(line))
-        text = text if len(text) <= _LONGEST else text[: _LONGEST - 1] + "…"
-        yield Note("dropped", text, "no setting in a section: systemd ignores the line")
+        why = "no setting in a section: systemd ignores the line"
+        yield Note("dropped", _cut(mask(plain(line))), why)
 
 
 def shown(key: str, value: str, mask: Mask) -> str:
     """KEY=VALUE for a note; what may be a secret is masked before it is cut."""
-    text = mask(plain(" ".join(value.split())))
-    if by_name(key) or key.startswith(("SetCredential", "Secret")):
-        text = "***"
-    text = text if len(text) <= _LONGEST else text[: _LONGEST - 1] + "…"
-    return f"{key}={text}"
+    secret = by_name(key) or key.startswith(("SetCredential", "Secret"))
+    return f"{key}={_MASK if secret else _cut(mask(plain(' '.join(value.split()))))}"
+
+
+def _cut(text: str) -> str:
+    """After a mask nothing is shown: what follows a secret may be the rest of it."""
+    before, found, _ = text.partition(_MASK)
+    text = f"{before}{_MASK} …" if found else text
+    return text if len(text) <= _LONGEST else text[: _LONGEST - 1] + "…"
 
 
 def same(value: str, ours: str | None) -> bool:
