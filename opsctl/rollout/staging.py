@@ -101,7 +101,7 @@ def _before(host: Host, name: str, facts: Mapping[str, Any], release: Release) -
         found = facts_of(host, name, old)
     except OpsctlError:  # it is only for the marks of advisories
         return None
-    return found if found["model"]["exists"] else None
+    return found if (found.get("model") or {}).get("exists") else None
 
 
 def _loaded(manifest: Mapping[str, Any]) -> tuple[Any, Any]:

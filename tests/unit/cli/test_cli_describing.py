@@ -52,7 +52,8 @@ def test_deploy_plans_and_asks_before_anything_stays_on_a_host(described):
     assert done.exit_code == 2
     assert "h1 kimi: restart: " in done.stderr
     assert "  -ratio 2.0\n  +ratio 4.0\n" in done.stderr
-    assert verbs(described, "h1") == ["facts", "stage"]
+    # once for what is described, once for the other model that stands there
+    assert verbs(described, "h1") == ["facts", "facts", "stage"]
     assert described.hosts["h1"].said("stage")[0].args == ("--check",)
 
 
@@ -60,7 +61,7 @@ def test_deploy_stages_under_the_lock_and_runs(described):
     done = described("deploy", "--yes", "--limit", "h1")
     assert done.exit_code == 0, done.output
     assert verbs(described, "h1") == [
-        "facts", "stage", "lock", "stage", "launch", "follow", "unlock",
+        "facts", "facts", "stage", "lock", "stage", "launch", "follow", "unlock",
     ]  # fmt: skip
     assert described.hosts["h1"].said("stage")[1].args == ()
     run = described.hosts["h1"].said("launch")[0].json
