@@ -96,6 +96,44 @@ def test_which_main_processes_are_there_for_the_engine_alone(
 
 
 @pytest.mark.parametrize(
+    ("cgroup", "father", "engine", "wanted"),
+    [
+        ("0::/system.slice/llm.service", "systemd", True,
+         "PID 7 (python) of llm.service, an SGLang server: takes_over: llm.service in the "
+         "description replaces it, if that unit is its own"),
+        ("0::/system.slice/nginx.service", "systemd", False, "PID 7 (python) of nginx.service"),
+        ("9:name=systemd:/user.slice/user-0.slice/session-3.scope\n0::/user.slice/x.scope",
+         "systemd", True,
+         "PID 7 (python), in no unit (nohup or the like), an SGLang server, which a takeover has "
+         "to start anew; stop it first: kill 7"),
+        ("0::/user.slice/user-4242.slice/session-3.scope", "supervisord", True,
+         "PID 7 (python), in no unit (supervisord), an SGLang server, which a takeover has to "
+         "start anew; stop it first: stop it in supervisord, which else starts it again"),
+        ("0::/user.slice/user-4242.slice/user@4242.service/app.slice/llm.service", "systemd", True,
+         "PID 7 (python) of llm.service of user 4242's own systemd, an SGLang server, which a "
+         "takeover has to start anew; stop it first: as user 4242: systemctl --user disable --now "
+         "llm.service"),
+        (f"0::/machine.slice/libpod-{ID}.scope/container", "conmon", True,
+         "PID 7 (python) of container 3f3f3f3f3f3f, an SGLang server, which a takeover has to "
+         "start anew; stop it first: podman update --restart=no 3f3f3f3f3f3f; podman stop "
+         "3f3f3f3f3f3f"),
+    ],
+)  # fmt: skip
+def test_who_holds_a_port_and_how_it_is_freed(
+    monkeypatch: pytest.MonkeyPatch, cgroup: str, father: str, engine: bool, wanted: str
+) -> None:
+    texts = {
+        "/proc/7/cgroup": f"{cgroup}\n",
+        "/proc/7/comm": "python\n",
+        "/proc/7/status": "Name:\tpython\nPPid:\t5\n",
+        "/proc/5/status": f"Name:\t{father}\nPPid:\t1\n",
+        "/proc/1/status": "Name:\tsystemd\nPPid:\t0\n",
+    }
+    monkeypatch.setattr(owners.hostfacts, "read", lambda path: texts.get(path, ""))
+    assert owners.told(7, engine) == wanted
+
+
+@pytest.mark.parametrize(
     ("argv0", "wanted"),
     [
         ("/opt/v/bin/python", ["/opt/v/bin/python", "/usr/bin/python3.11"]),
