@@ -262,6 +262,23 @@ def test_half_installed_packages_are_told_and_mended_where_allowed(machine: Mach
     assert machine.host.sh("dpkg --audit").stdout == ""
 
 
+def test_a_package_torn_while_it_was_unpacked_is_brought_anew(machine: Machine) -> None:
+    """As a power cut leaves it: `dpkg --configure -a` is silent about it and mends nothing."""
+    name, ask = "cuda-toolkit-13-0", {"toolkits": ["13.0"], "default": "", "check": False}
+    key = with_key({"url": machine.repository.url("good"), "key": machine.key("good")}, "")
+    machine.host.sh(
+        f"sed -i '/^Package: {name}$/,/^$/s/^Status: .*/Status: install reinstreq half-installed/' "
+        "/var/lib/dpkg/status; rm -r /usr/local/cuda-13.0"
+    )
+    for allowed, problems in ((False, 1), (True, 0)):
+        asked = ask | {"repository": key, "allow_repair": allowed}
+        found = program.run(machine, "cuda", asked)["toolkit"]  # type: ignore[arg-type]
+        assert len(found["problems"]) == problems, found
+        assert allowed or name in found["problems"][0]
+    assert machine.host.sh("dpkg --audit").stdout == ""
+    assert "13.0" in machine.host.sh("/usr/local/cuda-13.0/bin/nvcc").stdout
+
+
 def test_settings_are_made_kept_and_put_back(machine: Machine) -> None:
     """/proc/sys is read-only in a lab host: a file stands in for the one setting."""
     key = "/proc/sys/vm/swappiness"

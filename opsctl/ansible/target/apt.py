@@ -34,8 +34,8 @@ _INSTALL += ["-o", "Dpkg::Options::=--force-confdef", "-o", "Dpkg::Options::=--f
 
 
 def audit(text: str) -> List[str]:
-    """Packages that `dpkg --audit` names: half installed, unpacked, not configured."""
-    return re.findall(r"^ (\S+)", text, re.MULTILINE)
+    """Packages that `dpkg --audit` names, each once: half installed, unpacked, not configured."""
+    return list(dict.fromkeys(re.findall(r"^ (\S+)", text, re.MULTILINE)))
 
 
 def statuses(text: str) -> Dict[str, str]:
@@ -84,6 +84,10 @@ class Apt:
 
     def repair(self) -> None:
         run(["dpkg", "--configure", "-a", "--force-confdef", "--force-confold"], QUIET)
+        torn = audit(run(["dpkg", "--audit"]))  # in the middle of unpacking: only a new copy mends
+        if torn:
+            again = ["install", "--reinstall", "--allow-change-held-packages", *torn]
+            run([*_GET, *again], QUIET)
         run([*_GET, "--fix-broken", "install"], QUIET)
 
     def installed(self) -> Dict[str, str]:
