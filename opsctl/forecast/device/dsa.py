@@ -7,6 +7,8 @@ and arg_groups/overrides.py for the attention backends that the engine chooses.
 
 from __future__ import annotations
 
+from bisect import bisect_left
+
 from opsctl.forecast.device.dtype import FP8
 from opsctl.forecast.device.hardware import capability
 from opsctl.forecast.device.settings import Settings
@@ -29,7 +31,7 @@ def index_layers(case: Case, set_: Settings, first: int, end: int) -> int:
     assert indexer is not None
     if set_.key < SHARED or not _shares(set_):
         return end - first
-    return sum(1 for layer in indexer.layers if first <= layer < end)
+    return bisect_left(indexer.layers, end) - bisect_left(indexer.layers, first)  # in order
 
 
 def _shares(set_: Settings) -> bool:

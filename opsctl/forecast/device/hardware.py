@@ -55,7 +55,12 @@ def capability(hardware: Hardware) -> tuple[int, int] | None:
     """(major, minor) as torch.cuda.get_device_capability tells; None: not known, or mixed cards."""
     if hardware.capability is not None:
         return hardware.capability
-    found = {_by_name(card, hardware.vendor) for card in set(hardware.cards)}
+    return _of_all(hardware.cards, hardware.vendor)
+
+
+@cache
+def _of_all(cards: tuple[str, ...], vendor: str) -> tuple[int, int] | None:
+    found = {_by_name(card, vendor) for card in set(cards)}
     return found.pop() if len(found) == 1 else None
 
 

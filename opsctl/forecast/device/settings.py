@@ -16,27 +16,27 @@ DRAFTED = frozenset({"EAGLE", "EAGLE3", "STANDALONE"})
 UNDRAFTED = frozenset({"", "NGRAM"})
 
 # Flags that change the sizes in ways that are not computed here, with their harmless values.
-_NOT_MODELLED: tuple[tuple[str, tuple[Any, ...]], ...] = (
-    ("attn-cp-size", (1,)),
-    ("cpu-offload-gb", (0,)),
-    ("offload-group-size", (-1, 0)),
-    ("dcp-size", (1,)),
-    ("enable-prefill-cp", (False,)),
-    ("enable-nsa-prefill-context-parallel", (False,)),
-    ("enable-dsa-prefill-context-parallel", (False,)),
-    ("enable-kv-cache-sharding", (False,)),
-    ("enable-hisparse", (False,)),
-    ("enable-unified-memory", (False,)),
-    ("enable-double-sparsity", (False,)),
-    ("enable-pdmux", (False,)),
-    ("enable-linear-replayssm", (False,)),
-    ("enable-linear-replayssm-spec", (False,)),
-    ("enable-int8-mamba-checkpoint", (False,)),
-    ("enable-lora", (False,)),
-    ("lora-paths", ([], {}, "")),
-    ("json-model-override-args", ("{}", {}, "")),
-    ("disaggregation-mode", ("null",)),
-)
+_NOT_MODELLED: dict[str, tuple[Any, ...]] = {
+    "attn-cp-size": (1,),
+    "cpu-offload-gb": (0,),
+    "offload-group-size": (-1, 0),
+    "dcp-size": (1,),
+    "enable-prefill-cp": (False,),
+    "enable-nsa-prefill-context-parallel": (False,),
+    "enable-dsa-prefill-context-parallel": (False,),
+    "enable-kv-cache-sharding": (False,),
+    "enable-hisparse": (False,),
+    "enable-unified-memory": (False,),
+    "enable-double-sparsity": (False,),
+    "enable-pdmux": (False,),
+    "enable-linear-replayssm": (False,),
+    "enable-linear-replayssm-spec": (False,),
+    "enable-int8-mamba-checkpoint": (False,),
+    "enable-lora": (False,),
+    "lora-paths": ([], {}, ""),
+    "json-model-override-args": ("{}", {}, ""),
+    "disaggregation-mode": ("null",),
+}
 POST_CAPTURE = "SGLANG_ENABLE_POST_CAPTURE_KV_SIZING"
 _UNMODELLED_VARIABLES = ("SGLANG_CI_SMALL_KV_SIZE", "SGLANG_NPU_ENABLE_SPARSE_KV_OFFLOAD")
 
@@ -86,9 +86,8 @@ def on(value: str | None) -> bool:
 def settings(case: Case) -> Settings:
     """Raises NoForecast for a flag or variable that makes the arithmetic here wrong."""
     flags, env = case.flags, case.env
-    for name, harmless in _NOT_MODELLED:
-        value = flags.get(name)
-        if value is not None and value not in harmless:
+    for name, value in flags.items():
+        if name in _NOT_MODELLED and value is not None and value not in _NOT_MODELLED[name]:
             raise NoForecast(f"{name} is set, and its effect on memory is not forecast yet")
     key = parsed(case.version)
     if env:
