@@ -202,4 +202,6 @@ def _gdn_on_sm10(set_: Settings) -> str | None:
         return _plain_on_sm10(set_)
     if not set_.algorithm:
         return "triton"
-    return "trtllm_mha" if set_.key >= (0, 5, 14) and set_.branches <= 1 else None
+    if set_.key < (0, 5, 14):
+        return None
+    return "trtllm_mha" if _plain_on_sm10(set_) == "trtllm_mha" else "triton"

@@ -97,6 +97,11 @@ def test_gdn_on_sm_10_without_a_prefix_cache() -> None:
     assert page(case(qwen35(), "0.5.23", card="b200", disable_radix_cache=True)) == 64
 
 
+def test_gdn_on_sm_10_with_speculation_whose_branches_are_chosen_later() -> None:
+    for flags, expected in (({"speculative_algorithm": "NGRAM"}, 1), (TREE, 1)):
+        assert page(case(qwen35(), "0.5.23", card="b200", **flags)) == expected
+
+
 def test_deterministic_inference_with_flashinfer_keeps_no_prefixes() -> None:
     for card, expected in (("rtxpro", True), ("h200", False)):
         made = case(qwen35(), "0.5.23", card=card, **DETERMINISTIC)
