@@ -47,6 +47,7 @@ SILENT = {
     **{f"x-a2a-{name}": {"refused"} for name in ("mori", "tbo-mori", "megamoe", "dp-flashinfer")},
     **{f"x-{name}": {"refused"} for name in ("fi-auto", "mega-runner", "mega-runner-deepep")},
     "x-mega-sm90": {"refused"},
+    **{f"x-a2a-{name}": {"refused"} for name in ("flashinfer", "tbo-flashinfer")},
 }
 
 
