@@ -131,11 +131,11 @@ class Guard:
         told = False
         while True:
             try:
-                preflight.check(store, systemd, self.world.outside, target)
                 must = self.document.get("must")
                 wrong = self.world.outside.not_back(must, store, systemd) if must else []
                 if wrong:
                     raise Refused("; ".join(wrong))
+                preflight.check(store, systemd, self.world.outside, target)
                 return
             except Refused as refused:
                 if clock.monotonic() >= end:
