@@ -256,9 +256,7 @@ def test_postdeploy_checks_show_what_the_hosts_find(deployed: Fleet) -> None:
 def test_postdeploy_checks_where_sudo_wants_a_password(deployed: Fleet) -> None:
     done = postdeploy(deployed, "h2")
     assert done.returncode != 0 and "with --force-ansible" in done.stdout, done.stdout
-    done = postdeploy(
-        deployed, "h2", "--force-ansible", "-k", "services_are_found"
-    )
+    done = postdeploy(deployed, "h2", "--force-ansible", "-k", "services_are_found")
     assert done.returncode == 0, done.stdout
 
 
