@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pwd
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -32,6 +33,11 @@ def imported(sources: Sequence[str], asked: Asked) -> Imported:
             f"cannot read process {sources[0]}: {getattr(error, 'strerror', None) or error}",
             hint="as root, on the host it runs on",
         ) from error
+    if any(re.fullmatch(r"/etc/opsctl/.*/launch\.py", word) for word in argv[1:4]):
+        raise Refused(
+            f"process {sources[0]} is of a service of opsctl, whose secrets no process tells",
+            hint="opsctl import --host HOST --own reads its unit and its secrets, too",
+        )
     hint = _version(argv, program)
     return from_process(argv, environ, "", hint, asked=asked, cwd=cwd, user=user)
 

@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 from opsctl.importing.describe import Asked
-from opsctl.importing.model import Container, Imported, Mount, Note
+from opsctl.importing.model import Container, Imported, Mount, Note, Report
 from opsctl.importing.process import from_process
 from opsctl.importing.secrets import by_form, by_name
 from opsctl.importing.text import from_text
@@ -25,26 +25,33 @@ def from_host(found: Mapping[str, Any], asked: Asked) -> Imported:
     """`found`: one entry of the host's answer to `running`, all that was sealed opened: "process",
     "unit" with "texts" and "files", "container" with "inspected"."""
     process, unit, container = found.get("process"), found.get("unit"), found.get("container")
-    if unit is not None and not asked.own:
+    env: dict[str, str] = {}
+    keys: list[str] = []
+    if unit is not None:
         read = unit_read.read([(str(path), str(text)) for path, text in unit["texts"]])
-        if read.release:
+        report = Report()
+        if read.release and not asked.own:
+            report.problems.append(own.told(read))
+        elif process is not None:
+            env, keys = own.secrets(read, {**unit["files"], **asked.files}, report)
+        if report.problems:
             name = _asked(asked, unit).name or "service"
-            return Imported(name, None, {}, problems=(own.told(read),))
+            return Imported(name, None, {}, problems=tuple(report.problems))
     if process is None:
         assert unit is not None  # the host names a unit, or a process
         imported = _of_text(unit, asked)
         return _replacing(_with(imported, [_no_engine(found, unit)]), unit, "")
     engine = process.get("engine") or {}
     imported = from_process(
-        process["argv"],
-        process["environ"],
+        [*process["argv"], *keys],
+        {**process["environ"], **env},
         _whole(unit) if unit else "",
         str(engine.get("version") or ""),
         asked=_asked(asked, unit),
         cwd=process.get("cwd"),
         user=process.get("user"),
         container=_container(container, asked) if container else None,
-        said=_said(unit),
+        said={*_said(unit), *env},
     )
     notes = [*_who(found, process), *(_stale(process, unit, imported, asked) if unit else ())]
     imported = _rooted(_with(imported, notes), engine) if not container else _with(imported, notes)

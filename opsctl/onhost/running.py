@@ -20,6 +20,7 @@ from opsctl.onhost.systemd import Systemd
 _MODULES = ("sglang.launch_server", "sglang.srt.entrypoints.http_server")
 _OURS = re.compile(r"/etc/opsctl/.*/launch\.py")
 _FILES = re.compile(r"(/.*?) \(ignore_errors=(?:yes|no)\)")
+_SECRETS = re.compile(r"^LoadCredential=[^:]+:(/etc/opsctl/\S+)$")
 _UNIT_SETTINGS = ("User", "Group", "Restart", "Type", "StandardOutput", "EnvironmentFiles")
 _LARGEST = 1 << 20  # bytes of one file
 _INSPECT = 20.0  # seconds
@@ -200,7 +201,8 @@ def _unit(manager: Systemd, name: str) -> Dict[str, Any]:
     paths = [state.properties.get("FragmentPath", ""), *state.dropins]
     texts = [[path, text] for path in paths if (text := _text(path)) is not None]
     variables = list(_FILES.findall(shown.get("EnvironmentFiles", "")))
-    told = {"texts": texts, "files": {p: t for p in variables if (t := _text(p)) is not None}}
+    files = [*variables, *_credentials(texts)]
+    told = {"texts": texts, "files": {p: t for p in files if (t := _text(p)) is not None}}
     return {
         "name": name,
         "state": state.active,
@@ -220,6 +222,14 @@ def _unit(manager: Systemd, name: str) -> Dict[str, Any]:
         "limits": unitfacts.of(state.properties),
         "sealed": process.sealed(told),
     }
+
+
+def _credentials(texts: Sequence[Sequence[str]]) -> List[str]:
+    """The files of the secrets of a release: a running process tells none of them."""
+    lines = [line for _, text in texts for line in text.splitlines()]
+    if not any(line.startswith("X-OpsctlRelease=") for line in lines):
+        return []
+    return [found for line in lines for found in _SECRETS.findall(line)]
 
 
 def _shown(name: str) -> Dict[str, str]:

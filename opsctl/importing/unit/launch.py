@@ -11,7 +11,7 @@ from opsctl.importing.files import given
 from opsctl.importing.marks import mark, plain
 from opsctl.importing.model import Launch, Report
 from opsctl.importing.shell import Scope, Simple
-from opsctl.importing.unit import directives, envfile, words
+from opsctl.importing.unit import directives, envfile, own, words
 from opsctl.importing.unit.read import Unit
 
 
@@ -39,7 +39,8 @@ def launch(
     try:
         env, complete = _environment(unit, known, files, report)
         env |= variables
-        keys = _credentials(unit, files, env, report)
+        secret, keys = own.secrets(unit, files, report)
+        env |= secret
         argv = _argv(lines[0], env, complete, known, unit, report)
     except words.Malformed as error:
         report.refuse(str(error), key="ExecStart", hint="systemd itself would not take it")
@@ -47,28 +48,6 @@ def launch(
     if argv is None:
         return None
     return _process(unit, [*argv, *keys], env, known, files, mounts, report)
-
-
-def _credentials(
-    unit: Unit, files: Mapping[str, str], env: dict[str, str], report: Report
-) -> list[str]:
-    """The secrets of one of opsctl's own units: variables into `env`; keys as arguments."""
-    keys = []
-    if not unit.release:
-        return []
-    for line in unit.all("LoadCredential"):
-        name, _, path = line.partition(":")
-        text = files.get(path)
-        if text is None:
-            report.refuse(
-                f"the secret {name} is in {path}, which was not given",
-                hint=f"give it: --file {path}=COPY",
-            )
-        elif name.startswith("env."):
-            env[name.removeprefix("env.")] = text
-        else:
-            keys.append(f"--{name}={text}")
-    return keys
 
 
 def _process(

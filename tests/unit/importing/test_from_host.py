@@ -81,6 +81,49 @@ def test_one_of_our_own_units_that_runs() -> None:
     assert from_host(found(unit=unit(texts=texts)), Asked(own=True)).service is not None
 
 
+OWN_UNIT = f"""\
+[Unit]
+X-OpsctlRelease={"ab" * 32}
+[Service]
+ExecStart=/opt/sglang/0.5.9/bin/python /etc/opsctl/kimi/releases/ab/launch.py --model-path /srv/m
+LoadCredential=api-key:/etc/opsctl/kimi/releases/ab/secrets/api-key
+LoadCredential=env.HF_TOKEN:/etc/opsctl/kimi/releases/ab/secrets/env.HF_TOKEN
+"""
+OWN_FILES = {
+    "/etc/opsctl/kimi/releases/ab/secrets/api-key": KEY,
+    "/etc/opsctl/kimi/releases/ab/secrets/env.HF_TOKEN": "hf_canary_0123456789",
+}
+
+
+@pytest.mark.parametrize("runs", [True, False])
+def test_the_secrets_of_one_of_our_own_units_come_along(runs: bool) -> None:
+    texts = [["/etc/systemd/system/sglang-kimi.service", OWN_UNIT]]
+    argv = "/opt/sglang/0.5.9/bin/python /etc/opsctl/kimi/releases/ab/launch.py --model-path /srv/m"
+    told = process(argv.split(), environ={}) if runs else None
+    imported = from_host(
+        found(process=told, unit=unit(texts=texts, files=OWN_FILES)), Asked(own=True)
+    )
+    assert imported.service is not None, imported.problems
+    assert imported.service["secrets"] == {
+        "api-key": "{{ vault_kimi_api_key }}",
+        "env": {"HF_TOKEN": "{{ vault_kimi_hf_token }}"},
+    }
+    assert set(imported.secrets.values()) == set(OWN_FILES.values())
+    assert not any(secret in notes(imported) for secret in OWN_FILES.values())
+
+
+@pytest.mark.parametrize("runs", [True, False])
+def test_a_secret_of_our_own_that_cannot_be_read_is_refused(runs: bool) -> None:
+    texts = [["/etc/systemd/system/sglang-kimi.service", OWN_UNIT]]
+    told = process(environ={}) if runs else None
+    imported = from_host(found(process=told, unit=unit(texts=texts, files={})), Asked(own=True))
+    assert imported.service is None
+    assert [p.message for p in imported.problems] == [
+        f"the secret {path.rsplit('/', 1)[-1]} is in {path}, which was not given"
+        for path in OWN_FILES
+    ]
+
+
 def test_settings_of_a_unit_that_runs_are_told() -> None:
     imported = from_host(found(), Asked())
     assert "Restart=always: opsctl's unit says Restart=on-failure" in notes(imported)

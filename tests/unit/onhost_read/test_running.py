@@ -189,3 +189,11 @@ def test_a_real_process_arrives_exactly() -> None:
     assert found["argv"] == [sys.executable, "-c", code, odd] and found["environ"]["ODD"] == odd
     assert found["user"] and found["limits"]["nofile"] > 0
     assert process.of(2**22 - 1) is None
+
+
+def test_the_files_of_our_own_secrets_are_read_and_nobody_elses() -> None:
+    line = "LoadCredential=api-key:/etc/opsctl/kimi/releases/ab/secrets/api-key"
+    others = "LoadCredential=tls:/etc/tls/key"
+    ours = f"[Unit]\nX-OpsctlRelease=ab\n[Service]\n{line}\n{others}\n"
+    assert running._credentials([["p", ours]]) == [line.partition(":")[2]]
+    assert running._credentials([["p", f"[Service]\n{line}\n"]]) == []
