@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
 
-from opsctl.errors import NothingSelected
+from opsctl.errors import NothingSelected, Refused
 from opsctl.inventory.model import Book, BookEntry
+
+
+# A range of an inventory's own file, h[1:5], or a slice of a group, gpu[0:2].
+_RANGE = re.compile(r"\[(-?\w*):(-?\w*)(?::\d+)?\]")
 
 
 @dataclass(frozen=True)
@@ -46,7 +51,7 @@ def select(
     `bare` also takes hosts that no service is described for. `undescribed`: where every host is
     named, its services may be any; only the host can tell.
 
-    Raises NothingSelected, which names what there is.
+    Raises NothingSelected, which names what there is; Refused for a range such as h[1:5].
     """
     hosts = _limited(book, limit)
     known = sorted({s for entry in book.hosts.values() for s in entry.services})
@@ -103,6 +108,7 @@ def _matched(book: Book, part: str) -> set[str]:
     """Names of the hosts of one host, group or glob. Unlike Ansible, which ignores a part that
     matches nothing, this raises NothingSelected: behind a `!` a typing error would take a host
     along that was to be left alone."""
+    _no_range(book, part)
     groups: dict[str, set[str]] = {"all": set(book.hosts)}
     for entry in book.hosts.values():
         for group in entry.groups:
@@ -112,6 +118,28 @@ def _matched(book: Book, part: str) -> set[str]:
     if not found:
         raise _unknown("host or group", part, [*book.hosts, *sorted(set(groups) - {"all"})], book)
     return found
+
+
+def _no_range(book: Book, part: str) -> None:
+    """Raises Refused for `h[1:5]`: as a glob it would be one of the characters 1, : and 5, and
+    silently mean other hosts than were meant."""
+    found = _RANGE.search(part)
+    if found is None:
+        return
+    named: list[str] = []
+    if found[1].isdecimal() and found[2].isdecimal():
+        whole = re.compile(
+            re.escape(part[: found.start()]) + r"(\d+)" + re.escape(part[found.end() :])
+        )
+        for name in book.hosts:
+            match = whole.fullmatch(name)
+            if match and int(found[1]) <= int(match[1]) <= int(found[2]):
+                named.append(name)
+    instead = f"--limit {','.join(named)}" if 0 < len(named) <= 20 else "--limit h1,h2"
+    raise Refused(
+        f"--limit {part}: a range of hosts is not understood here",
+        hint=f"name the hosts ({instead}) or a group of them",
+    )
 
 
 def _unknown(kind: str, name: str, known: Iterable[str], book: Book) -> NothingSelected:

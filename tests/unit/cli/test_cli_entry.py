@@ -27,6 +27,12 @@ def test_the_console_script_starts_there():
     assert script.load() is entry.run
 
 
+def test_the_module_is_the_same_command(tmp_path):
+    command = [sys.executable, "-m", "opsctl", "--version"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, cwd=tmp_path)
+    assert (done.returncode, done.stdout[:7]) == (0, "opsctl ")
+
+
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="Linux only")
 @pytest.mark.parametrize(
     "write", ["sys.stdout.write('x')", "console.write('x')", "console.write('x' * 100_000)"]

@@ -305,6 +305,23 @@ def test_an_empty_selection_is_an_error(services, limit, words):
 
 
 @pytest.mark.parametrize(
+    ("part", "words"),
+    [
+        ("h[1:5]", "--limit h1,h2"),  # as a glob: the characters 1, : and 5
+        ("!h[0:1]", "--limit h1"),
+        ("gpu[0:2]", "--limit h1,h2"),
+        ("h[01:02:1]", "--limit h1,h2"),
+        ("h[:]", "a group of them"),
+    ],
+)
+def test_a_range_is_refused_with_what_to_type(part, words):
+    with pytest.raises(Refused) as caught:
+        select(FLEET, (), (part,))
+    assert part.removeprefix("!") in caught.value.message
+    assert words in caught.value.hint
+
+
+@pytest.mark.parametrize(
     ("services", "limit", "chosen"),
     [
         (("old",), ("bare",), {"bare": ("old",)}),
