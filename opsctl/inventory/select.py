@@ -11,7 +11,6 @@ from fnmatch import fnmatchcase
 from opsctl.errors import NothingSelected, Refused
 from opsctl.inventory.model import Book, BookEntry
 
-
 # A range of an inventory's own file, h[1:5], or a slice of a group, gpu[0:2].
 _RANGE = re.compile(r"\[(-?\w*):(-?\w*)(?::\d+)?\]")
 
