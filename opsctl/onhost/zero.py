@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple
 
-from opsctl.onhost import files
+from opsctl.onhost import files, theirs
 from opsctl.onhost.store import ZERO, Refused, Store
 from opsctl.onhost.systemd import Systemd, UnitState
 
@@ -69,7 +69,9 @@ def keep(
     soak = min(LONGEST_SOAK, float((asked.get("gates") or {}).get("soak", LONGEST_SOAK)))
     if content is None:
         other = str(asked.get("takes_over") or "")
-        return bool(other) and _keep_other(store, systemd, other, soak)
+        if other:
+            _keep_other(store, systemd, other, soak)
+        return bool(other)
     if store.marked(content):
         files.write(store.run(run) / "unit.before", content, 0o600)
         note("the unit was edited by hand; a copy is kept in the run's folder", [])
@@ -93,24 +95,20 @@ def refusal(store: Store, systemd: Systemd, takes_over: str = "") -> List[str]:
     return []
 
 
-def _keep_other(store: Store, systemd: Systemd, other: str, soak: float) -> bool:
+def _keep_other(store: Store, systemd: Systemd, other: str, soak: float) -> None:
     """Its text becomes release 0 under the service's own name, so that all that looks after a
     service looks after it too, should it come back."""
     state = systemd.show(other)
-    found = _other(systemd, other, state)
-    if found is None:
-        return False
-    content, dropins = found
+    content, dropins = _other(systemd, other, state)
     told = manifest(store, content, state, soak)
     store.save_zero(content, {**told, "moved_from": other}, dropins)
-    return True
 
 
 def _other(
     systemd: Systemd, other: str, known: Optional[UnitState] = None
-) -> Optional[Tuple[bytes, Dict[str, bytes]]]:
-    """Text and drop-ins of a unit of another name; None where there is nothing to keep. Raises
-    Refused if the text means another thing under another name."""
+) -> Tuple[bytes, Dict[str, bytes]]:
+    """Text and drop-ins of a unit of another name. Raises Refused if there is none, if it is not
+    an engine's, or if the text means another thing under another name."""
     state = known or systemd.show(other)
     if state.alias_of:
         raise Refused(
@@ -123,7 +121,12 @@ def _other(
     if content is None and state.up:
         raise Refused(f"{other} has no file that could be kept", hint="stop it by hand first")
     if content is None:
-        return None
+        raise Refused(
+            f"takes_over: there is no unit {other} on this host",
+            hint="opsctl import --host HOST names the units of engines; without one leave "
+            "takes_over out",
+        )
+    _demand_engine(other, state, content)
     own = [Path(path) for path in state.dropins if f"/{other}.d/" in path]
     dropins = {path.name: path.read_bytes() for path in own}
     named = _OF_THE_NAME.search(b"\n".join([content, *dropins.values()]).decode("utf-8", "replace"))
@@ -133,6 +136,18 @@ def _other(
             hint=f"write out what it stands for in {other}, or stop and disable it by hand",
         )
     return content, dropins
+
+
+def _demand_engine(other: str, state: UnitState, content: bytes) -> None:
+    """A deployment stops and disables the unit that it takes over, and starts an engine instead.
+    Raises Refused of any that is not an engine's alone."""
+    texts = [content, *(files.read(Path(path)) or b"" for path in state.dropins)]
+    if why := theirs.problem(state, [text.decode("utf-8", "replace") for text in texts]):
+        raise Refused(
+            f"takes_over: {other} is not an engine's unit: {why}",
+            hint="name the unit that runs the engine (opsctl import --host HOST finds it), or "
+            "leave takes_over out",
+        )
 
 
 def staying(store: Store, state: UnitState) -> List[str]:

@@ -23,7 +23,7 @@ from opsctl.onhost.systemd import CallFailed, UnitState
 
 A, B = "a" * 64, "b" * 64
 OTHER = "hand.service"
-HAND_MADE = b"[Service]\nExecStart=/opt/mine/run --port 31000\n"
+HAND_MADE = b"[Service]\nExecStart=/opt/v/bin/python -m sglang.launch_server --port 31000\n"
 
 
 class Dead(BaseException):

@@ -1,0 +1,69 @@
+"""Whether a unit of other hands is an engine's, so that it may be stopped with its engine."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+from typing import Iterable, List
+
+from opsctl.onhost import files, hostfacts, owners, process, running
+from opsctl.onhost.systemd import UnitState
+
+_EXEC = re.compile(r"^[ \t]*ExecStart[ \t]*=(.*)$", re.M)
+_SERVER = re.compile(
+    r"\bsglang\.(?:launch_server|srt\.entrypoints\.http_server)\b|\blaunch_server\.py\b"
+    r"|\bsglang[\"']?\s+serve\b|-m\s*sglang\S*\s+serve\b"
+)
+_LARGEST = 64 << 10  # bytes of a script that a person wrote
+# Clients, whose engine runs in a group of the container's own.
+_CLIENTS = {*owners.TOOLS.values(), "docker-compose", "podman-compose"}
+
+
+def problem(state: UnitState, texts: Iterable[str]) -> str:
+    """Why the unit's end is not the end of an engine alone; "" if it is. `texts`: the unit's file,
+    and its drop-ins in the order in which they count. What runs decides, by the check that an
+    import makes; where nothing runs, the command."""
+    told = process.of(state.main_pid) if state.main_pid else None
+    if told is None:
+        return "" if names_server(texts) else "its ExecStart= starts no SGLang server"
+    argv, name = told["argv"], os.path.basename(told["exe"] or "".join(told["argv"][:1]))
+    if running.is_server(argv):
+        return ""
+    if owners.is_wrapper(told["exe"], argv):
+        inside = hostfacts.cgroup_pids(state.cgroup)
+        if names_server(texts) or any(pid in inside for pid in running.servers()):
+            return ""
+        return f"its main process is {name}, and no SGLang server runs in it"
+    if name in _CLIENTS and names_server(texts):
+        return ""
+    return f"its main process is {name}, and not the engine"
+
+
+def names_server(texts: Iterable[str]) -> bool:
+    """Whether a command of the unit, or a script that it starts, names SGLang's server."""
+    return any(_SERVER.search(command) or _scripted(command) for command in commands(texts))
+
+
+def commands(texts: Iterable[str]) -> List[str]:
+    """What ExecStart= says at last: an empty one takes back those before."""
+    found: List[str] = []
+    for text in texts:
+        for match in _EXEC.finditer(re.sub(r"\\\n", " ", text)):
+            command = match[1].strip()
+            found = [*found, command] if command else []
+    return found
+
+
+def _scripted(command: str) -> bool:
+    paths = [word.lstrip("@-:+!").strip("\"'") for word in command.split()]
+    return any(_SERVER.search(_script(path)) for path in paths if path.startswith("/"))
+
+
+def _script(path: str) -> str:
+    try:
+        if os.path.isfile(path) and os.path.getsize(path) <= _LARGEST:
+            return (files.read(Path(path)) or b"").decode("utf-8", "replace")
+    except OSError:
+        pass
+    return ""
