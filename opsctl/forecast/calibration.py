@@ -8,12 +8,14 @@ depend on each other: memory before and after the weights come from one and the 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
+from opsctl.errors import Refused
 from opsctl.forecast import carried, hostside
+from opsctl.forecast.credible import NOTHING, Known, contradiction, loaded, of_other_start
 from opsctl.forecast.figures import after_weights, agreed, least, most, pinned, speed
-from opsctl.forecast.values import Earlier, Measured
+from opsctl.forecast.values import CUT, Earlier, Measured
 from opsctl.onhost.expect import gib, version_key
 from opsctl.onhost.learned import RECORDED, recorded_tokens
 
@@ -21,6 +23,8 @@ __all__ = ["measured"]
 
 LIKE = "an earlier start here of the same model, version and parallelism"
 WRITTEN = "the owner's figures"
+# The beginning of a note.
+NOT_USED = "the owner's figures (memory.calibration) were not used"
 SIZES = (
     "tp-size",
     "pp-size",
@@ -32,26 +36,134 @@ SIZES = (
 )
 
 
+@dataclass(frozen=True, slots=True)
+class Typed:
+    """What an operator asked with. `names`: keys of the figures that were typed, which go before
+    all others; `size`: model.size, bytes; `changed`: settings that were set over the description
+    and may change the weights."""
+
+    names: frozenset[str] = frozenset()
+    size: int | None = None
+    changed: tuple[str, ...] = ()
+
+
+UNTYPED = Typed()
+
+
 def measured(
     manifest: Mapping[str, Any],
     facts: Mapping[str, Any],
     calibration: Any = None,
     journal: str = "",
+    held: Known = NOTHING,
+    asked: Typed = UNTYPED,
 ) -> Measured:
-    """From recorded starts ("starts" of `facts`, the newest first), else a journal's text, else
-    the owner's figures (a mapping or object with gpu_free_before, gpu_free_after, kv_tokens).
-    Raises Refused for a journal that tells of no start.
+    """What was typed, else from recorded starts ("starts" of `facts`, the newest first), else a
+    journal's text, else the owner's figures (a mapping or object with gpu_free_before,
+    gpu_free_after, kv_tokens). `held`: what journal and owner are held against. Raises Refused for
+    a journal that tells of no start, and for figures that were typed and cannot be.
     """
+    typed, rest = _parted(calibration, asked.names)
+    if asked.names and (why := contradiction(typed, held)):
+        options = ", ".join(_OPTIONS[name] for name in sorted(asked.names))
+        raise Refused(f"{options}: {why}", hint=_HINT)
     found = recorded(manifest, facts.get("starts") or [])
+    if asked.names:
+        beside = _beside(typed, found, "earlier starts here")
+        found = replace(_filled(typed, beside), earlier=found.earlier)
     if journal:
         from opsctl.forecast.journalled import (
             from_journal,
         )  # its patterns cost more than a forecast
 
-        found = _filled(found, _of_these_cards(from_journal(journal, manifest), manifest, facts))
-    found = _filled(found, _possible(written(calibration), manifest, facts))
+        seen = _of_these_cards(from_journal(journal, manifest), manifest, facts)
+        seen = _credible(seen, held, asked.changed)
+        found = _filled(found, _beside(typed, seen, "the journal"))
+    found = _filled(found, _owners(rest, held, manifest, facts))
+    found = _noted(found, typed if asked.names else rest, held, facts)
     served = speed(facts.get("prefill"), "what runs now")
     return replace(found, prefill=found.prefill or served)
+
+
+_OPTIONS = {
+    "gpu_free_after": "--gpu-free-after",
+    "gpu_free_before": "--gpu-free-before",
+    "kv_tokens": "--gpu-tokens",
+}
+_HINT = "the least free memory over the ranks, as one start of these settings on these cards logs"
+_FREE = ("gpu_free_before", "gpu_free_after")
+
+
+def _parted(calibration: Any, names: frozenset[str]) -> tuple[Measured, Measured]:
+    """What was typed, and what was written down. Free memory is one figure of two parts."""
+    if not names:
+        return Measured(), written(calibration)
+    first = set(names)
+    if first & set(_FREE):
+        first |= {*_FREE, "weights"}
+    parts = [
+        {name: value for name, value in calibration.items() if (name in first) is wanted}
+        for wanted in (True, False)
+    ]
+    return written(parts[0]), written(parts[1])
+
+
+def _beside(typed: Measured, seen: Measured, what: str) -> Measured:
+    """What of `seen` may stand beside free memory that was typed: what loading took there, if only
+    one of its two parts was."""
+    before, after, took = typed.free_before, typed.free_after, loaded(seen)
+    if before is None and after is None:
+        return seen
+    kept = replace(seen, tokens=None, free_before=None, free_after=None, weights=None)
+    if after is None:
+        kept = replace(kept, weights=took)
+    elif before is None and took is not None:
+        kept = replace(kept, free_before=after + took, free_after=after)
+    if (seen.tokens, seen.free_before, seen.free_after) == (None, None, None):
+        return kept
+    note = f"the figures of free GPU memory that were typed go before those of {what}"
+    return replace(kept, notes=(*kept.notes, note))
+
+
+def _credible(seen: Measured, held: Known, changed: tuple[str, ...]) -> Measured:
+    """A journal's figures, unless they contradict what is known. Where its beginning is missing,
+    nothing else tells what they are of."""
+    why = contradiction(seen, held)
+    if not why and CUT in seen.notes:
+        if changed:
+            why = f"{', '.join(changed)} was set, and the journal's beginning is missing"
+        elif loaded(seen) is None or held.weights is None:
+            why = "its beginning (server_args=) is missing, and no weights tell what it is of"
+    if not why:
+        return seen
+    return Measured(notes=(f"the journal's figures were not used: {why}",))
+
+
+def _owners(
+    seen: Measured, held: Known, manifest: Mapping[str, Any], facts: Mapping[str, Any]
+) -> Measured:
+    """The owner's figures, unless they contradict what is known."""
+    why = contradiction(seen, held)
+    if not why and (other := of_other_start(seen, manifest, facts.get("starts") or ())):
+        why = f"they are of an earlier start here with {other}"
+    if not why:
+        return seen
+    return Measured(notes=(f"{NOT_USED}: {why}",))
+
+
+def _noted(found: Measured, owner: Measured, held: Known, facts: Mapping[str, Any]) -> Measured:
+    """With a note where much less was free than these cards have: nobody but the owner knows what
+    will be on them."""
+    before, total = owner.free_before, held.total
+    if before is None or total is None or found.free_before != before:
+        return found
+    if before >= _SAME_CARD * (total - _used(facts)):
+        return found
+    note = (
+        f"{gib(before)} free before the weights are little for cards of {gib(total)}: the figures "
+        "are of other cards, or of cards that something else is on"
+    )
+    return replace(found, notes=(*found.notes, note))
 
 
 # Of what a card has free, a start finds more than this before its weights: the least that was seen
@@ -77,18 +189,6 @@ def _of_these_cards(
     if kept.weights is None and seen.free_after is not None:
         kept = replace(kept, weights=before - seen.free_after)
     return replace(kept, notes=(*seen.notes, note))
-
-
-def _possible(seen: Measured, manifest: Mapping[str, Any], facts: Mapping[str, Any]) -> Measured:
-    """The owner's figures, unless these cards are smaller than what they say was free."""
-    total, before = hostside.hardware(manifest, facts).total, seen.free_before
-    if total is None or before is None or before <= total:
-        return seen
-    note = (
-        f"the owner's figures are of other cards: {gib(before)} were free before the weights, and "
-        f"these have {gib(total)}: they were not used"
-    )
-    return Measured(notes=(note,))
 
 
 def _used(facts: Mapping[str, Any]) -> int:

@@ -6,14 +6,15 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from opsctl.forecast import hostside
-from opsctl.forecast.calibration import measured
+from opsctl.errors import Refused
+from opsctl.forecast import carried, credible, hostside
+from opsctl.forecast.calibration import UNTYPED, Typed, measured
 from opsctl.forecast.device import device
 from opsctl.forecast.dimensions import eagle, imagined
 from opsctl.forecast.shape import draft_geometry, geometry
 from opsctl.forecast.values import Case, Figure, Geometry, NoForecast
 from opsctl.forecast.weights import DRAFT, TARGET, weights
-from opsctl.onhost.expect import count
+from opsctl.onhost.expect import count, version_key
 from opsctl.onhost.learned import band
 
 # Where weights come from that nobody has seen.
@@ -25,8 +26,10 @@ def case(
     facts: Mapping[str, Any],
     calibration: Any = None,
     journal: str = "",
+    asked: Typed = UNTYPED,
 ) -> Case:
-    """Raises NoForecast for a model that is not forecast, Refused for a journal of no start."""
+    """Raises NoForecast for a model that is not forecast, Refused for a journal of no start and
+    for figures that were typed and cannot be."""
     version, flags = str(manifest["engine"]["version"]), manifest["flags"]
     shape = geometry(
         _text(facts, "model", "config.json"), _text(facts, "model", "hf_quant_config.json"), version
@@ -34,6 +37,10 @@ def case(
     draft = _draft(manifest, facts, shape)
     hardware = hostside.hardware(manifest, facts)
     vendor = hardware.vendor
+    loads = _weights(facts, "model", shape, flags, version, vendor)
+    drafts = _draft_weights(facts, shape, draft, flags, version, vendor)
+    first = drafts if version_key(version) >= carried.DRAFT_FIRST else None
+    held = credible.known(flags, loads, first, asked.size, hardware)
     whole = Case(
         version=version,
         flags=flags,
@@ -43,13 +50,24 @@ def case(
         draft=draft,
         hardware=hardware,
         memory=hostside.memory(facts),
-        measured=measured(manifest, facts, calibration, journal),
-        weights=_weights(facts, "model", shape, flags, version, vendor),
-        draft_weights=_draft_weights(facts, shape, draft, flags, version, vendor),
+        measured=measured(manifest, facts, calibration, journal, held, asked),
+        weights=loads,
+        draft_weights=drafts,
         min_available=int(manifest["memory"]["min_available"]),
         beginning=hostside.beginning(manifest, facts),
     )
-    return consistent(whole)
+    return consistent(possible(whole, calibration, asked))
+
+
+def possible(whole: Case, calibration: Any, asked: Typed) -> Case:
+    """Without a number of tokens that the cards cannot hold. Raises Refused if it was typed."""
+    seen, why = whole.measured, credible.too_many(whole)
+    if not why:
+        return whole
+    if "kv_tokens" in asked.names and seen.tokens == calibration.get("kv_tokens"):
+        raise Refused(f"--gpu-tokens: {why}")
+    note = f"the number of tokens was not used ({seen.source}): {why}"
+    return replace(whole, measured=replace(seen, tokens=None, notes=(*seen.notes, note)))
 
 
 def _text(facts: Mapping[str, Any], which: str, name: str) -> str:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from opsctl.forecast import start
+from opsctl.forecast.calibration import NOT_USED, Typed
 from opsctl.forecast.case import case
 from opsctl.forecast.evaluate import Result, evaluate
 from opsctl.forecast.expected import expected
@@ -16,6 +17,7 @@ from opsctl.forecast.figures import weights
 from opsctl.forecast.fit import NOT, Fit
 from opsctl.forecast.host.memory import process
 from opsctl.forecast.notes import notes
+from opsctl.forecast.presumed import weighed
 from opsctl.forecast.refused import refuse
 from opsctl.forecast.values import Case, Device, Figure, HostPool, NoForecast, NoStart
 from opsctl.onhost.expect import count, gb, gib, left, span
@@ -39,15 +41,20 @@ def forecast(
     facts: Mapping[str, Any],
     calibration: Any = None,
     told: Sequence[str] = (),
+    size: int | None = None,
 ) -> Forecast:
     """What this release will take on this host.
 
     `manifest`: of a release rendered without an expectation. `facts`: the host's answer to the
     verb `facts`. `calibration`: an object or mapping with gpu_free_before, gpu_free_after,
-    kv_tokens (or None). `told`: what must be said of them.
+    kv_tokens (or None). `told`: what must be said of them. `size`: model.size, bytes: figures that
+    contradict it are not used, and weights are estimated from it then.
     """
     try:
-        whole = case(manifest, facts, calibration)
+        whole = case(manifest, facts, calibration, asked=Typed(size=size))
+        if any(note.startswith(NOT_USED) for note in whole.measured.notes):
+            whole, more = weighed(whole, size)
+            told = (*told, *more)
         refuse(whole)
         result = evaluate(whole, swap=str(manifest["memory"].get("swap") or ""))
     except NoStart as reason:

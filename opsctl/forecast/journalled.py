@@ -9,7 +9,7 @@ from typing import Any
 from opsctl.errors import Refused
 from opsctl.forecast import carried, journaltext, serverargs
 from opsctl.forecast.figures import after_weights, agreed, least, most, pinned, speed
-from opsctl.forecast.values import Measured
+from opsctl.forecast.values import CUT, Measured
 from opsctl.onhost import phases, prefill
 from opsctl.onhost.expect import version_key
 from opsctl.onhost.journal import Reading
@@ -123,7 +123,7 @@ def _figures(
 def _held_against(figures: Measured, start: Start, manifest: Mapping[str, Any]) -> Measured:
     """Without what is wrong for these settings."""
     if not start.arguments:
-        return replace(figures, sure=False)  # cut off at its beginning: nobody knows what it is of
+        return _cut(figures, list(start.facts.ranks), _ranks(manifest))
     path = str(start.arguments.get("model_path") or "")
     if not _same_model(path, str(manifest["model"]["path"])):
         note = f"the journal is of another model, {path}: none of its figures was used"
@@ -147,6 +147,22 @@ def _held_against(figures: Measured, start: Start, manifest: Mapping[str, Any]) 
             notes.append(_left_out("free GPU memory after the weights was", drafts, old))
             figures = replace(figures, free_after=None)
     return replace(figures, notes=tuple(notes))
+
+
+def _cut(figures: Measured, there: list[str], ranks: list[str]) -> Measured:
+    """Of a journal that is cut off at its beginning: nobody knows what it is of. Other ranks are
+    of other settings; weights are the caller's to judge."""
+    if set(there) == set(ranks):
+        return replace(figures, sure=False, notes=(CUT,))
+    note = (
+        f"the journal's beginning (server_args=) is missing, and its ranks ({_names(there)}) are "
+        f"not those of these settings ({_names(ranks)}): none of its figures was used"
+    )
+    return Measured(notes=(note,))
+
+
+def _names(ranks: list[str]) -> str:
+    return ", ".join(ranks) if len(ranks) < 5 else f"{ranks[0]} … {ranks[-1]}"
 
 
 def _same_model(one: str, two: str) -> bool:

@@ -10,9 +10,9 @@ from dataclasses import replace
 from typing import Any
 
 from opsctl.forecast.case import DIMENSIONS
+from opsctl.forecast.credible import SPLIT, by_size
 from opsctl.forecast.device.hardware import USUAL_DOUBT, usual_memory
-from opsctl.forecast.sharding import split
-from opsctl.forecast.values import ESTIMATED, Case, Figure
+from opsctl.forecast.values import Case
 from opsctl.onhost.expect import GiB, gib
 
 # Keys of an answer that no host gave: it was typed; every card is like this one.
@@ -51,14 +51,6 @@ def usual(case: Case) -> tuple[Case, Notes]:
     return replace(case, hardware=known), (note,) if case.measured.free_before is None else ()
 
 
-# Of the files' bytes over the ranks: least, likely, most. What is not split (MLA's projections
-# down, small tensors, image towers) counts on every rank: Kimi-K2.5 over eight takes 1.04 of its
-# share. MTP layers that are not loaded take a little away. model.size is the least that the files
-# may have.
-_ONE, _SPLIT = (0.90, 1.02, 1.15), (0.88, 1.04, 1.35)
-_BESIDE = GiB  # kernels and the allocator's waste, at most
-
-
 def weighed(case: Case, size: int | None) -> tuple[Case, Notes]:
     """`size`: model.size, bytes: what the files have at least. Weights follow from it where they
     do not follow from tensors or dimensions; those of dimensions cannot be far below it."""
@@ -66,12 +58,9 @@ def weighed(case: Case, size: int | None) -> tuple[Case, Notes]:
     if seen.weights is not None or (seen.free_before and seen.free_after):
         return case, ()
     if found is None and size is not None:
-        cut = split(case.flags)
-        if case.flags.get("load-format") in ("gguf", "bitsandbytes") or cut.attention < cut.ranks:
+        figure = by_size(case.flags, size)
+        if figure is None:
             return case, ()
-        over = cut.ranks * cut.stages
-        least, likely, most = (int(size * part / over) for part in (_ONE if over == 1 else _SPLIT))
-        figure = Figure(likely, least, most + _BESIDE, ESTIMATED, "model.size over the ranks")
         return replace(case, weights=figure), (
             "the weights of a rank are estimated from model.size: --gpu-free-after of a start "
             "tells them",
@@ -90,6 +79,6 @@ def weighed(case: Case, size: int | None) -> tuple[Case, Notes]:
                 f"; they come to less than model.size ({gib(size)}), which was taken for their "
                 "upper edge"
             )
-            most = max(found.most, int(size * _SPLIT[2] / len(case.ranks)))
+            most = max(found.most, int(size * SPLIT[2] / len(case.ranks)))
             return replace(case, weights=replace(found, most=most)), (note,)
     return case, (note,)

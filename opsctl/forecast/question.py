@@ -13,6 +13,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from opsctl.errors import Refused, SpecError
+from opsctl.forecast import carried
+from opsctl.forecast.calibration import Typed
 from opsctl.forecast.case import case
 from opsctl.forecast.owned import after_the_draft, alike, held, of_description, written
 from opsctl.forecast.presumed import CARD, TYPED, presumed, usual, weighed
@@ -65,6 +67,7 @@ class Asked:
     manifest: Mapping[str, Any]
     calibration: Mapping[str, int]
     notes: tuple[str, ...] = ()
+    typed: frozenset[str] = frozenset()  # which of the figures were typed
 
 
 @dataclass(frozen=True)
@@ -91,17 +94,17 @@ class Question:
         manifest = outline(self.name, service)
         typed = dict(self.calibration)
         if not (self.sets or more or self.base is not None):
-            figures = {**written(service), **typed}
-            return Asked(manifest, figures, after_the_draft(figures, manifest))
+            figures = ordered(written(service), typed)
+            return Asked(manifest, figures, after_the_draft(figures, manifest), frozenset(typed))
         if more:
             base = outline(self.name, described(self.name, self.entry, self.sets))
             if not alike(base, manifest):
                 typed.pop("kv_tokens", None)
         known, notes = self._known(service, manifest)
         typed, more_notes = self._held(typed, manifest)
-        figures = {**known, **typed}
+        figures = ordered(known, typed)
         told = dict.fromkeys((*notes, *more_notes, *after_the_draft(figures, manifest)))
-        return Asked(manifest, figures, tuple(told))
+        return Asked(manifest, figures, tuple(told), frozenset(typed))
 
     def _known(
         self, service: Service, manifest: Mapping[str, Any]
@@ -134,12 +137,24 @@ class Question:
         """Raises NoForecast for a model that is not forecast."""
         asked = self.asked(sets)
         facts, notes = presumed(asked.manifest, self.facts)
-        whole = case(asked.manifest, facts, asked.calibration, self.journal)
+        size = self._size(sets)
+        typed = Typed(asked.typed, size, self._changed(sets, asked.manifest))
+        whole = case(asked.manifest, facts, asked.calibration, self.journal, typed)
         whole, more = usual(whole) if self.facts.get(TYPED) else (whole, ())
-        whole, size = weighed(whole, self._size(sets))
+        whole, sized = weighed(whole, size)
         whole, seen = _sized(whole), whole.measured
-        told = (*seen.notes, *asked.notes, *notes, *more, *size)
+        told = (*seen.notes, *asked.notes, *notes, *more, *sized)
         return replace(whole, measured=replace(seen, notes=told))
+
+    def _changed(self, sets: Sequence[str], manifest: Mapping[str, Any]) -> tuple[str, ...]:
+        """Settings that were set over the description, and may change the weights."""
+        if not self.journal or not (self.sets or sets):
+            return ()
+        try:
+            first = outline(self.name, described(self.name, self.entry, ()))
+        except SpecError:
+            return ("the description, which is none without --set,",)
+        return tuple(carried.changes(first["flags"], manifest["flags"], {}, {}))
 
     def _size(self, sets: Sequence[str]) -> int | None:
         """model.size of the description, bytes."""
@@ -160,6 +175,22 @@ def _sized(whole: Case) -> Case:
     else:
         return whole
     return replace(whole, beginning=replace(whole.beginning, model_bytes=size))
+
+
+def ordered(known: Mapping[str, int], typed: Mapping[str, int]) -> dict[str, int]:
+    """What was typed over what is known. Raises Refused where one contradicts the other."""
+    figures = {**known, **typed}
+    before, after = figures.get("gpu_free_before"), figures.get("gpu_free_after")
+    if before is None or after is None or after <= before:
+        return figures
+    more, less = (
+        f"--{name.replace('_', '-')}" if name in typed else f"memory.calibration.{name}"
+        for name in ("gpu_free_after", "gpu_free_before")
+    )
+    raise Refused(
+        f"{more} ({after / GiB:g} GiB) is more than {less} ({before / GiB:g} GiB)",
+        hint="give both of one start" if typed else "",
+    )
 
 
 def described(name: str, entry: Mapping[str, Any], sets: Sequence[str]) -> Service:

@@ -230,6 +230,13 @@ class Measured:
     notes: tuple[str, ...] = ()  # what was not carried over, and why
 
 
+# A note: nobody knows which settings a journal without it is of.
+CUT = (
+    "the journal's beginning (server_args=) is missing, so that its settings could not be compared "
+    "with these; its ranks and weights are as they should be"
+)
+
+
 # -- what comes out -------------------------------------------------------------------------------
 
 

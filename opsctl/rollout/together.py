@@ -73,7 +73,8 @@ def judge(
 def _forecast(service: Service, release: Release, facts: Facts) -> Forecast:
     manifest = release.manifest
     figures, told = owned.of_description(release.service, service, service.shared, manifest)
-    return forecast.forecast(manifest, facts, figures, told)
+    size = None if service.model.size is None else int(service.model.size)
+    return forecast.forecast(manifest, facts, figures, told, size)
 
 
 def others(

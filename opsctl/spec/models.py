@@ -197,6 +197,16 @@ class Calibration(Strict):
     )
     kv_tokens: int | None = Field(None, gt=0, description="Tokens of the KV cache as logged.")
 
+    @model_validator(mode="after")
+    def _less_after(self) -> Self:
+        before, after = self.gpu_free_before, self.gpu_free_after
+        if before is not None and after is not None and after > before:
+            raise ValueError(
+                f"gpu_free_after ({after / 2**30:g} GiB) is more than gpu_free_before "
+                f"({before / 2**30:g} GiB)"
+            )
+        return self
+
 
 class Memory(Strict):
     """What the host must have left, and what is known of its memory."""

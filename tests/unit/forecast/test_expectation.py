@@ -289,3 +289,15 @@ def test_other_rules_tokens_or_knowledge_are_news() -> None:
     # What the host learns from its own starts needs no other manifest: onhost/learned.py.
     assert still_holds(expectation(manifest(), facts()), first)
     assert still_holds(None, None)
+
+
+def test_a_deployment_does_not_believe_figures_of_other_ranks_either() -> None:
+    """540 GB over four ranks: 130.76 GiB of a card of 95.59."""
+    given = manifest(**{"tp-size": 4})
+    believed = forecast(given, facts(), FREE)
+    assert believed.fit is not None and believed.fit.verdict == "fits"
+    found = forecast(given, facts(), FREE, size=540 * 10**9)
+    assert found.fit is not None and found.fit.verdict == "does not fit"
+    assert "130.76 GiB" in found.fit.reasons[0]
+    same = forecast(manifest(), facts(), FREE, size=540 * 10**9)
+    assert same.expect == forecast(manifest(), facts(), FREE).expect
