@@ -37,18 +37,19 @@ _PACKAGES = tuple(
     )
 )
 _DRIVER = "opsctl.ansible.target.nvidia_driver"
+_BUILDS = "opsctl.ansible.target.builds"
 _PARTS = tuple(
     f"opsctl.ansible.target.{name}"
     for name in ("host", "nvidia_driver", "cuda", "host_tuning", "engine", "model")
 )
 _BELOW = {
     "host": _CONVERGE,
-    "engine": _CONVERGE,
+    "engine": (*_CONVERGE, _BUILDS),
     "model": (*_CONVERGE, *_MODEL),
     "nvidia_driver": (*_CONVERGE, *_PACKAGES),
     "cuda": (*_CONVERGE, *_GPUS, *_PACKAGES, _DRIVER),
     "host_tuning": _CONVERGE,
-    "survey": (*_CONVERGE, *_GPUS, *_MODEL, *_PACKAGES, *_PARTS),
+    "survey": (*_CONVERGE, *_GPUS, *_MODEL, *_PACKAGES, _BUILDS, *_PARTS),
 }
 
 _BOOT = f"""\

@@ -2,7 +2,8 @@
 
 A virtual environment names its own folder in its scripts, so it cannot be moved: it is built where
 it stays, in ROOT's parent under `.builds/`, and ROOT is a link that a rename puts in place. The
-stamp, written last, tells a whole build from a torn one.
+stamp, written last, tells a whole build from a torn one; what became of a whole one is looked at
+before it is used (`builds`), and a damaged one is built again beside it.
 """
 
 from __future__ import annotations
@@ -17,16 +18,13 @@ from pathlib import Path
 from typing import Any, Dict, Iterator, List, Optional
 from urllib.parse import urlsplit
 
+from opsctl.ansible.target import builds
+from opsctl.ansible.target.builds import STAMP, in_use, installed, is_version
 from opsctl.ansible.target.converge import Host, Refused, run
 from opsctl.onhost.files import Busy, flock, link, read_json, write_json
 
-STAMP = ".opsctl.json"
 FULL = 256 << 20  # bytes free: with less, an installation that failed has failed for that
 PATIENCE = 900.0  # seconds for another run's build; wheels that are there take some three minutes
-_VERSION = (
-    "import importlib.metadata as m, importlib.util as u\n"
-    "print(m.version('sglang') if u.find_spec('sglang') else '')"
-)
 
 
 def main(args: Dict[str, Any]) -> Dict[str, Any]:
@@ -63,14 +61,20 @@ def _state(args: Dict[str, Any]) -> str:
             f"{root} is there but was not made by opsctl: leave engine.install unset to use it as "
             "it is, or name another engine.root"
         )
-    if (read_json(Path(root) / STAMP) or {}).get("digest") == install["digest"]:
-        _demand(root, version)
-        return "ready"
-    users = _in_use(root)
+    stamp = read_json(Path(root) / STAMP) or {}
+    if stamp.get("digest") == install["digest"]:
+        if not is_version(stamp["version"], version):
+            held = stamp["version"]
+            raise Refused(f"{root} holds SGLang {held}, the description asks for {version}")
+        return "build" if builds.damage(root, stamp) else "ready"
+    if builds.leads_to(root, install["digest"]):
+        return "build"  # the same once more: what runs from it finds its files again
+    users = in_use(root)
     if users:
+        what = "the requirements of {} have changed" if stamp else "the build behind {} is damaged"
         raise Refused(
-            f"the requirements of {root} have changed, and process {users[0]} runs from it: name "
-            "another engine.root, so that both stand side by side"
+            f"{what.format(root)}, and process {users[0]} runs from it: name another engine.root, "
+            "so that both stand side by side, or stop that process"
         )
     return "build"
 
@@ -111,45 +115,6 @@ def _numbers(version: str) -> List[int]:
     return [int(part) for part in re.findall(r"\d+", version)]
 
 
-def is_version(found: Optional[str], version: str) -> bool:
-    """Exactly this version; a build's own mark (0.5.9+cu130) counts only if it is asked for."""
-    return found is not None and version in (found, found.partition("+")[0])
-
-
-def installed(root: str) -> Optional[str]:
-    """The exact version of SGLang that an environment imports; "" if none, None if no Python."""
-    python = os.path.join(root, "bin", "python")
-    if not os.path.exists(python):
-        return None
-    try:
-        return run([python, "-c", _VERSION]).strip()
-    except Refused as problem:
-        if "PackageNotFoundError" in str(problem):
-            return ""
-        raise
-
-
-def _in_use(root: str) -> List[int]:
-    """Processes whose program was named through this folder, or that have loaded a file of it."""
-    found = []
-    named, real = os.fsencode(root) + b"/", os.fsencode(os.path.realpath(root)) + b"/"
-    for entry in os.listdir("/proc"):
-        with contextlib.suppress(OSError):
-            if entry.isdigit() and int(entry) != os.getpid():
-                program = Path("/proc", entry, "cmdline").read_bytes().split(b"\0")[0]
-                if (
-                    program.startswith((named, real))
-                    or real in Path("/proc", entry, "maps").read_bytes()
-                ):
-                    found.append(int(entry))
-    return found
-
-
-def _folder(args: Dict[str, Any]) -> Path:
-    root = Path(args["root"])
-    return root.parent / ".builds" / f"{root.name}-{args['install']['digest'][:12]}"
-
-
 def _wheels(args: Dict[str, Any]) -> Path:
     """Where the controller's wheels are sent to; gone again when the environment stands."""
     return Path(args["root"]).parent / ".wheels"
@@ -163,33 +128,42 @@ def _missing(args: Dict[str, Any]) -> List[str]:
 
 
 def _build(host: Host, args: Dict[str, Any]) -> None:
-    folder = _folder(args)
-    folder.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
-    with _alone(folder.parent):
-        if read_json(folder / STAMP) is None:
-            _remove_torn(folder)
-            try:
-                _install(folder, args["install"])
-            except (Refused, OSError) as problem:
-                free = shutil.disk_usage(str(folder.parent)).free
-                shutil.rmtree(str(folder), ignore_errors=True)  # it would keep a full disk full
-                if free < FULL:
-                    raise Refused(
-                        f"{problem}\n{folder.parent} had {free >> 20} MiB free: its disk is full"
-                    ) from None
-                raise
-            found = installed(str(folder))
-            if not is_version(found, args["version"]):
-                raise Refused(
-                    f"the requirements install SGLang {found or '(none)'}, the description asks "
-                    f"for {args['version']}"
-                )
-            write_json(folder / STAMP, {"digest": args["install"]["digest"], "version": found})
-        before, want = _built(args["root"]), _described(args["version"], args["install"]["digest"])
-        link(Path(args["root"]), f".builds/{folder.name}")
+    root, digest = args["root"], args["install"]["digest"]
+    parent = Path(root).parent / ".builds"
+    parent.mkdir(mode=0o755, parents=True, exist_ok=True)
+    with _alone(parent):
+        before = _built(root)
+        folder = builds.whole(root, digest)
+        if folder is None:
+            _remove_torn(root)
+            folder = builds.vacant(root, digest)
+            _make(folder, args)
+        link(Path(root), f".builds/{folder.name}")
+        _remove_damaged(root, digest, folder)
         if args["wheels_wanted"]:
             shutil.rmtree(str(_wheels(args)), ignore_errors=True)
-    host.changed(args["root"], before, want)
+    host.changed(root, before, _described(args["version"], digest))
+
+
+def _make(folder: Path, args: Dict[str, Any]) -> None:
+    try:
+        _install(folder, args["install"])
+    except (Refused, OSError) as problem:
+        free = shutil.disk_usage(str(folder.parent)).free
+        shutil.rmtree(str(folder), ignore_errors=True)  # it would keep a full disk full
+        if free < FULL:
+            raise Refused(
+                f"{problem}\n{folder.parent} had {free >> 20} MiB free: its disk is full"
+            ) from None
+        raise
+    found = installed(str(folder))
+    if not is_version(found, args["version"]):
+        raise Refused(
+            f"the requirements install SGLang {found or '(none)'}, the description asks "
+            f"for {args['version']}"
+        )
+    stamp = {"digest": args["install"]["digest"], "version": found}
+    write_json(folder / STAMP, {**stamp, "packages": builds.packages(str(folder))})
 
 
 @contextlib.contextmanager
@@ -206,18 +180,24 @@ def _alone(folder: Path) -> Iterator[None]:
         yield
 
 
-def _remove_torn(folder: Path) -> None:
-    """Builds of this root that did not come to their end, whatever they were of; and what a run
-    that was killed downloaded: nobody else builds here now."""
-    for left in folder.parent.glob(".tools-*"):
+def _remove_torn(root: str) -> None:
+    """Builds of this root that did not come to their end, and what a run that was killed
+    downloaded: nobody else builds here now."""
+    for left in (Path(root).parent / ".builds").glob(".tools-*"):
         shutil.rmtree(str(left), ignore_errors=True)
-    form = re.compile(re.escape(folder.name[:-12]) + "[0-9a-f]{12}")
-    for torn in [p for p in folder.parent.iterdir() if form.fullmatch(p.name)]:
-        if read_json(torn / STAMP) is None:
-            users = _in_use(str(torn))
-            if users:
-                raise Refused(f"{torn} is not whole, and process {users[0]} uses it")
-            shutil.rmtree(str(torn), ignore_errors=True)
+    for torn in builds.torn(root):
+        users = in_use(str(torn))
+        if users:
+            raise Refused(f"{torn} is not whole, and process {users[0]} uses it")
+        shutil.rmtree(str(torn), ignore_errors=True)
+
+
+def _remove_damaged(root: str, digest: str, but: Path) -> None:
+    """Builds that another one of the same requirements has replaced, unless a process has files
+    of theirs open: they are many GiB."""
+    for folder in builds.of(root, digest):
+        if folder != but and folder.is_dir() and not in_use(str(folder)):
+            shutil.rmtree(str(folder), ignore_errors=True)
 
 
 def _install(folder: Path, install: Dict[str, Any]) -> None:
@@ -309,4 +289,7 @@ def _described(version: str, digest: str) -> str:
 def _built(root: str) -> str:
     """What stands at `root` now, "" if nothing that was made here."""
     stamp = read_json(Path(root) / STAMP)
-    return _described(stamp["version"], stamp["digest"]) if stamp else ""
+    if stamp is None:
+        return ""
+    wrong = builds.damage(root, stamp)
+    return f"damaged: {wrong}\n" if wrong else _described(stamp["version"], stamp["digest"])

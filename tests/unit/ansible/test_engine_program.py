@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import shutil
 import subprocess
 import sys
 import threading
@@ -42,6 +43,7 @@ def environment(folder: Path, version: str) -> None:
     (folder / "bin").mkdir(parents=True)
     (folder / "bin" / "python").write_text(f"#!/bin/sh\necho {version}\n")
     (folder / "bin" / "python").chmod(0o755)
+    (folder / "lib/python3.11/site-packages/torch-2.9.1.dist-info").mkdir(parents=True)
 
 
 @pytest.fixture
@@ -108,6 +110,63 @@ def test_an_environment_in_use_is_not_exchanged(tmp_path: Path, built: list[Path
         running.wait()
     assert f"process {running.pid} runs from it" in answer["problems"][0]
     assert "another engine.root" in answer["problems"][0]
+
+
+def _other_torch(root: Path) -> None:
+    info = root / "lib/python3.11/site-packages/torch-2.9.1.dist-info"
+    info.rename(info.with_name("torch-2.8.0.dist-info"))
+
+
+def _python_of_old(root: Path) -> None:
+    (root / "bin/python").unlink()
+    (root / "bin/python").symlink_to("/usr/bin/python3.99")
+
+
+@pytest.mark.parametrize(
+    ("harm", "told"),
+    [
+        (lambda root: (root / "bin/python").unlink(), "bin/python is missing or leads nowhere"),
+        (_python_of_old, "bin/python is missing or leads nowhere"),
+        (lambda root: (root / "bin/python").write_text("#!/bin/sh\necho\n"),
+         "it holds SGLang (none), 0.5.9 was installed"),
+        (lambda root: (root / "bin/python").write_text("#!/bin/sh\necho no libc; exit 127\n"),
+         "its Python does not run"),
+        (_other_torch, "of torch, 2.9.1 was installed and 2.8.0 is there"),
+        (lambda root: shutil.rmtree(root.resolve()), ""),
+    ],
+)  # fmt: skip
+def test_a_damaged_build_is_made_again_beside_it_though_it_is_in_use(
+    tmp_path: Path, built: list[Path], harm: Any, told: str
+) -> None:
+    """The same requirements at the same path: what runs from it finds its files again."""
+    root = tmp_path / "0.5.9"
+    main(args(root, "build"))
+    first = root.resolve()
+    (root / "bin" / "sleep").symlink_to("/bin/sleep")
+    running = subprocess.Popen([str(root / "bin" / "sleep"), "60"])
+    try:
+        while not Path(f"/proc/{running.pid}/cmdline").read_bytes():
+            time.sleep(0.01)
+        harm(root)
+        look = main(args(root, check=True))
+        done = main(args(root, "build"))
+    finally:
+        running.kill()
+        running.wait()
+    assert look["state"] == "build" and not look["problems"]
+    assert told in look["diff"][0]["before"] and done["diff"] == look["diff"]
+    assert len(built) == 2 and not done["problems"]
+    assert root.resolve() != first or not told  # what is wholly gone is made in its own place
+    assert main(args(root))["state"] == "ready"
+    assert [p.name for p in (tmp_path / ".builds").iterdir() if p.is_dir()] == [root.resolve().name]
+
+
+def test_a_build_of_another_version_is_not_made_again_in_vain(
+    tmp_path: Path, built: list[Path]
+) -> None:
+    main(args(tmp_path / "0.5.9", "build"))
+    answer = main(args(tmp_path / "0.5.9", version="0.5.10"))
+    assert "holds SGLang 0.5.9, the description asks for 0.5.10" in answer["problems"][0]
 
 
 def test_what_others_made_is_never_replaced(tmp_path: Path, built: list[Path]) -> None:
