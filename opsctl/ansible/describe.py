@@ -13,6 +13,7 @@ from opsctl.ansible.reading import asked
 from opsctl.errors import NothingSelected, Problem, SpecError
 from opsctl.inventory.model import HostEntry
 from opsctl.remote.target import resolve
+from opsctl.spec import together
 
 
 class ActionModule(Action):
@@ -23,7 +24,7 @@ class ActionModule(Action):
     def act(self) -> dict[str, Any]:
         refuse_empty_limit()
         names = [str(name) for name in self.task_vars["ansible_play_hosts_all"]]
-        problems = rolevars.wrong(names, self.task_vars["hostvars"], self._loader)
+        problems = together(rolevars.wrong(names, self.task_vars["hostvars"], self._loader))
         try:
             hosts = described(names, self.task_vars, self._loader)
         except SpecError as error:

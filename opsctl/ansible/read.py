@@ -10,6 +10,7 @@ from typing import Any
 
 from ansible.plugins.action import ActionBase
 
+from opsctl.ansible import rolevars
 from opsctl.ansible.reading import asked, read_as_far
 from opsctl.errors import SpecError
 
@@ -39,6 +40,10 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         document: dict[str, Any] = {
             "hosts": hosts,
             "unread": [dataclasses.asdict(problem) for problem in unread],
+            "roles": [
+                dataclasses.asdict(problem)
+                for problem in rolevars.as_far(names, task_vars["hostvars"], self._loader)
+            ],
             "sources": sources(
                 task_vars.get("ansible_inventory_sources") or (), self._loader.get_basedir()
             ),

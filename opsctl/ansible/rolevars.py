@@ -6,13 +6,15 @@ host; here it is done once for all hosts, and a role that is used elsewhere is s
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from functools import cache
 from typing import Any
 
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 
-from opsctl.ansible.reading import read_variables
-from opsctl.errors import Problem
+from opsctl.ansible import rolevalues
+from opsctl.ansible.reading import origin, read_variables
+from opsctl.errors import Problem, SpecError
 from opsctl.paths import share
 
 ROLES = ("host", "nvidia_driver", "cuda", "host_tuning", "engine", "model", "service")
@@ -20,15 +22,54 @@ _DESCRIBED = ("sglang_services", "sglang_overrides")  # judged by opsctl.spec; t
 
 
 def wrong(names: Iterable[str], hostvars: Any, loader: Any) -> list[Problem]:
-    """Every variable that a role would refuse. Raises SpecError for what cannot be read."""
+    """Every variable that a role would refuse, or that none reads. Raises SpecError for what cannot
+    be read."""
     specs = options(loader)
+    names = list(names)
     found = read_variables(names, specs, hostvars, loader)
-    return [
-        Problem(message, host=name, key=key)
+    misspelt = list(strangers(names, hostvars, [*specs, *_DESCRIBED]))
+    return misspelt + [
+        Problem(message, host=name, key=key, value=value)
         for name, values in found.items()
-        for key, value in values.items()
-        for message in judged(key, value, specs[key])
+        for key, message, value in _wrong(values, specs)
     ]
+
+
+def as_far(names: Iterable[str], hostvars: Any, loader: Any) -> list[Problem]:
+    """The same, with what cannot be read among it."""
+    try:
+        return wrong(names, hostvars, loader)
+    except SpecError as error:
+        return list(error.problems)
+
+
+def _wrong(
+    values: Mapping[str, Any], specs: Mapping[str, dict[str, Any]]
+) -> Iterator[tuple[str, str, str]]:
+    """(key, message, value to show) of one host's variables; a value is judged for its form only
+    where Ansible takes it, and what variables say together only where each is right."""
+    count = 0
+    for key, value in values.items():
+        messages = judged(key, value, specs[key])
+        said = "" if messages else rolevalues.wrong(key, value)
+        for message in messages:
+            yield key, message, ""
+        if said:
+            yield key, said, "" if isinstance(value, dict | list) else repr(value)
+        count += bool(messages or said)
+    if not count:
+        for key, message in rolevalues.contradictions(values):
+            yield key, message, repr(values[key])
+
+
+def strangers(names: Iterable[str], hostvars: Any, known: Collection[str]) -> Iterator[Problem]:
+    """Variables that are misspelt ones of the roles'."""
+    judge = cache(lambda name: rolevalues.stranger(name, known))
+    for host in names:
+        for name in hostvars.raw_get(host):
+            said = judge(str(name))
+            if said is not None:
+                yield Problem(said[0], file=origin(name), host=host, key=str(name), hint=said[1])
 
 
 def judged(key: str, value: Any, spec: dict[str, Any]) -> list[str]:

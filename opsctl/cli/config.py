@@ -152,7 +152,10 @@ def _problems(raw: dict[str, Any], hosts: Sequence[str]) -> list[Problem]:
     unread = [one for one in inventory.unread(raw) if one.host in hosts]
     silent = {one.key.partition(".")[2] for one in unread if one.key.startswith("sglang_")}
     rest = [one for one in spec.validate(raw, hosts) if f"{one.service}.{one.key}" not in silent]
-    return [*spec.together(unread), *rest]
+    known = {(one.host, one.key) for one in unread}
+    roles = [one for one in inventory.of_roles(raw)
+             if one.host in hosts and (one.host, one.key) not in known]  # fmt: skip
+    return [*spec.together(unread), *spec.together(roles), *rest]
 
 
 def _read(

@@ -7,7 +7,16 @@ names and addresses, without secrets, from a cache that is as old as the invento
 from opsctl.inventory.book import book
 from opsctl.inventory.locate import find
 from opsctl.inventory.model import Book, BookEntry, HostEntry, Inventory
-from opsctl.inventory.reader import as_far, book_of, document, must_be_read, parse, read, unread
+from opsctl.inventory.reader import (
+    as_far,
+    book_of,
+    document,
+    must_be_read,
+    of_roles,
+    parse,
+    read,
+    unread,
+)
 from opsctl.inventory.select import Selected, select
 
 __all__ = [
@@ -22,6 +31,7 @@ __all__ = [
     "document",
     "find",
     "must_be_read",
+    "of_roles",
     "parse",
     "read",
     "select",

@@ -100,6 +100,11 @@ def unread(raw: dict[str, Any]) -> list[Problem]:
     return [Problem(**problem) for problem in raw.get("unread") or ()]
 
 
+def of_roles(raw: dict[str, Any]) -> list[Problem]:
+    """What is wrong with the roles' variables: names, values, and what they say together."""
+    return [Problem(**problem) for problem in raw.get("roles") or ()]
+
+
 def must_be_read(
     raw: dict[str, Any],
     hosts: Collection[str] | None = None,

@@ -44,6 +44,7 @@ def main(args: Dict[str, Any]) -> Dict[str, Any]:
 def _converge(host: Host, settings: Mapping[str, Any], kept: Dict[str, str]) -> None:
     keys = sysctls(settings)
     _refuse_too_much(settings)
+    _refuse_open_files(settings.get("nofile"), keys.get("fs.nr_open"))
     for key in keys:
         if not os.path.isfile(_path(key)):
             raise Refused(f"the kernel has no setting {key} ({_path(key)} is no file)")
@@ -64,13 +65,20 @@ def sysctls(settings: Mapping[str, Any]) -> Dict[str, str]:
         "vm.swappiness": settings.get("swappiness"),
         "kernel.numa_balancing": settings.get("numa_balancing"),
     }
-    found = {key: str(int(value)) for key, value in named.items() if value is not None}
+    found = {key: str(_whole(key, value)) for key, value in named.items() if value is not None}
     for key, value in (settings.get("sysctl") or {}).items():
         dotted = str(key).replace("/", ".")
         if dotted in found:
             raise Refused(f"host_tuning_sysctl sets {dotted}, which a variable of its own sets too")
         found[dotted] = " ".join(str(value).split())
     return found
+
+
+def _whole(key: str, value: Any) -> int:
+    try:
+        return int(value)
+    except (TypeError, ValueError):
+        raise Refused(f"{key} takes a whole number: {value!r} is none") from None
 
 
 def sysctl_text(keys: Mapping[str, str]) -> str:
@@ -174,6 +182,19 @@ def _refuse_too_much(settings: Mapping[str, Any]) -> None:
             raise Refused(
                 f"{name} asks for {size >> 30} GiB, the host has {total >> 30} GiB of RAM"
             )
+
+
+def _refuse_open_files(nofile: Any, coming: Optional[str]) -> None:
+    """Above fs.nr_open pam cannot set the limit: nobody could log in any more."""
+    if nofile in (None, ""):
+        return
+    kernel = (read(Path("/proc/sys/fs/nr_open")) or b"0").decode()
+    allowed = _whole("fs.nr_open", coming or kernel)
+    if allowed and _whole("host_tuning_nofile", nofile) > allowed:
+        raise Refused(
+            f"host_tuning_nofile asks for {nofile} open files, the kernel allows {allowed} a "
+            "process (fs.nr_open): set fs.nr_open in host_tuning_sysctl as well, or ask for fewer"
+        )
 
 
 def _file(host: Host, path: str, content: str) -> bool:

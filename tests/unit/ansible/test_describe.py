@@ -75,6 +75,26 @@ def test_a_wrong_value_of_a_roles_variable_is_told_with_its_host(inventory: Path
     assert "TASK [Next]" not in done.stdout
 
 
+def test_misspelt_and_contradicting_variables_of_roles_are_told(inventory: Path) -> None:
+    file = inventory / "host_vars" / "gpu-02.yml"
+    file.write_text(
+        file.read_text()
+        + "host_tuning_swapiness: 10\nhost_tuning_memlock: infinite\nhost_rack: r1\n"
+        + 'host_folders: {/etc/opsctl: "999"}\n'
+    )
+    done = play(inventory, "-e", "opsctl_canary=gpu-02")
+    assert done.returncode == 2
+    for part in (
+        "key host_tuning_swapiness: is no variable of any role: nothing reads it; "
+        "did you mean host_tuning_swappiness?",
+        "host gpu-02, key host_tuning_memlock: must be a whole number of 0 or more, or unlimited",
+        "host gpu-02, key host_folders: must give /etc/opsctl its mode in octal digits",
+    ):
+        assert part in done.stdout, done.stdout
+    for none in ("TASK [Next]", "Traceback", "host_rack", "opsctl_canary:"):
+        assert none not in done.stdout
+
+
 def test_hosts_without_any_service_are_an_error(inventory: Path) -> None:
     (inventory / "group_vars" / "kimi.yml").unlink()
     (inventory / "host_vars" / "gpu-02.yml").unlink()

@@ -97,3 +97,23 @@ def test_ansible_core_2_18_makes_text_of_what_a_template_gives() -> None:
     said = tuning_args({"numa_balancing": "False", "swappiness": "", "sysctl": {}, "nofile": None})
     assert said["settings"]["numa_balancing"] is False
     assert (said["settings"]["swappiness"], said["settings"]["nofile"]) == (None, None)
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"nofile": "2147483584"}, "host_tuning_nofile asks for 2147483584 open files"),
+        ({"swappiness": "ten"}, "vm.swappiness takes a whole number: 'ten' is none"),
+        ({"huge_pages": "some"}, "vm.nr_hugepages takes a whole number"),
+        ({"nofile": "many"}, "host_tuning_nofile takes a whole number"),
+    ],
+)
+def test_what_would_lock_logins_out_or_is_no_number_is_refused(
+    here: Path, settings: dict[str, str], words: str
+) -> None:
+    if int(Path("/proc/sys/fs/nr_open").read_text()) >= 2147483584 and "2147483584" in words:
+        pytest.skip("this kernel allows as many")
+    before = sorted(here.iterdir())
+    found = run(memlock="unlimited", **settings)
+    assert [words in problem for problem in found["problems"]] == [True]
+    assert sorted(here.iterdir()) == before

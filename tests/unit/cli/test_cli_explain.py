@@ -76,6 +76,15 @@ def test_validate_refuses_what_the_engine_would(cli):
     assert "SGLang 0.5.9 would refuse to start: the tier keeps the nodes" in done.stderr
 
 
+def test_validate_tells_what_is_wrong_with_the_roles_variables(cli):
+    wrong = {"message": "is no variable of any role", "key": "host_openfiles"}
+    cli.raw["roles"] = [wrong | {"host": host} for host in ("h1", "h2")]
+    done = cli("config", "validate")
+    assert done.exit_code == 2
+    assert "host h1, h2, key host_openfiles: is no variable of any role" in done.stderr
+    assert "h1" not in cli("config", "validate", "--limit", "h2").stderr
+
+
 def test_validate_notes_what_the_engine_would_rewrite(cli):
     flags(cli, "h1", **TIER, speculative_algorithm="EAGLE3")
     done = cli("config", "validate")

@@ -1,0 +1,164 @@
+"""What Ansible's argument specs cannot say of the roles' variables: names that nobody reads, ranges
+and forms of values, and variables that say nothing without each other. Pure.
+
+A value that is let through here reaches files of the system as root: a limit that pam cannot set
+locks logins out, a size that journald does not understand is dropped without a word.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Mapping
+from difflib import get_close_matches
+from typing import Any
+
+# No variable begins like this but the roles' own: whatever else does is a mistake of typing.
+OWN = ("host_tuning_", "nvidia_driver_", "cuda_", "opsctl_")
+# What deploy.yml fills in: nobody means these, so a name that is like one is the owner's own.
+FILLED = ("cuda_needs", "engine_environments", "model_folders", "nvidia_driver_needs")
+# What playbooks take of the command line, or keep for their own next task.
+PLAYBOOKS = ("opsctl_canary", "opsctl_reason", "opsctl_described", "opsctl_surveyed")
+NEAR = 0.9  # of difflib: one letter wrong or missing in a name of ten
+
+NR_OPEN_MOST = 2147483584  # the kernel's own bound for fs.nr_open on 64 bits (fs/file.c)
+_UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40, "P": 1 << 50, "E": 1 << 60}
+
+
+def stranger(name: str, known: Collection[str]) -> tuple[str, str] | None:
+    """Of a variable's name: (message, hint) where it is almost surely a misspelt one of ours.
+
+    `known`: the names that the roles read."""
+    if name in known or name in PLAYBOOKS or name.startswith("ansible_"):
+        return None
+    own = name.startswith(OWN)
+    meant = [one for one in (*known, *PLAYBOOKS[:2]) if one not in FILLED]
+    near = get_close_matches(name, meant, n=1, cutoff=0.7 if own else NEAR)
+    if not (own or near):
+        return None
+    hint = f"did you mean {near[0]}?" if near else "give a variable of your own another beginning"
+    return "is no variable of any role: nothing reads it", hint
+
+
+def wrong(key: str, value: Any) -> str:
+    """What a value must be, in words; "" if it is right, or nothing is known of its key."""
+    judge = CHECKS.get(key)
+    return judge(value) if judge is not None else ""
+
+
+def contradictions(values: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """(key, message) of variables of one host that say nothing, or the opposite, together."""
+    found = []
+    branch, version = (_text(values, f"nvidia_driver_{name}") for name in ("branch", "version"))
+    if version and not branch:
+        message = "says nothing without nvidia_driver_branch: no driver would be installed"
+        found.append(("nvidia_driver_version", message))
+    elif version and not version.startswith(f"{branch}."):
+        found.append(("nvidia_driver_version", f"is not of nvidia_driver_branch {branch}"))
+    default = _text(values, "cuda_default")
+    toolkits = values.get("cuda_toolkits") or []
+    named = [str(one) for one in toolkits] if isinstance(toolkits, list) else [str(toolkits)]
+    if default and default not in named:
+        there = f"cuda_toolkits has {', '.join(named)}" if named else "cuda_toolkits is empty"
+        found.append(("cuda_default", f"is not among the toolkits to install: {there}"))
+    return found
+
+
+def _text(values: Mapping[str, Any], key: str) -> str:
+    value = values.get(key)
+    return "" if value is None else str(value)
+
+
+Check = Callable[[Any], str]
+
+
+def _whole(least: int, most: int | None = None, *words: str) -> Check:
+    """A whole number from `least` to `most`, or one of `words` ("" asks for nothing)."""
+    bounds = f"from {least} to {most}" if most is not None else f"of {least} or more"
+    named = "".join(f", or {word}" for word in words if word)
+
+    def judge(value: Any) -> str:
+        if value in words or (value is None and "" in words):
+            return ""
+        text = str(value).strip()
+        if isinstance(value, bool) or not re.fullmatch(r"-?\d{1,30}", text):
+            return f"must be a whole number {bounds}{named}"
+        right = least <= int(text) and (most is None or int(text) <= most)
+        return "" if right else f"must be a whole number {bounds}{named}"
+
+    return judge
+
+
+def _form(pattern: str, words: str) -> Check:
+    """Text of this form, or "", which asks for nothing."""
+
+    def judge(value: Any) -> str:
+        right = value in (None, "") or re.fullmatch(pattern, str(value).strip())
+        return "" if right else f"must be {words}"
+
+    return judge
+
+
+def _size(value: Any) -> str:
+    """As journald reads it: it ignores what it does not understand. Below 1 MiB no journal is
+    meant, but a unit was forgotten."""
+    found = re.fullmatch(r"(\d{1,20})([KMGTPE]?)", str(value).strip())
+    if value in (None, "") or (found and int(found[1]) * _UNITS[found[2]] >= 1 << 20):
+        return ""
+    return 'must be a size like 4G or 512M, or ""'
+
+
+def _shm(value: Any) -> str:
+    found = re.fullmatch(r"(\d{1,20})\s*([KMGT]?)(?:iB)?", str(value).strip())
+    if value in (None, "") or (found and int(found[1]) * _UNITS[found[2]] >= 1 << 20):
+        return ""
+    return 'must be a size like 64GiB, or ""'
+
+
+def _folders(value: Any) -> str:
+    if not isinstance(value, Mapping):
+        return ""  # Ansible's own words
+    for path, mode in value.items():
+        if not str(path).startswith("/") or ".." in str(path).split("/"):
+            return f"must name absolute folders: {path} is none"
+        if not isinstance(mode, str):
+            return f'must give {path} its mode as quoted octal digits, like "0755"'
+        if not re.fullmatch(r"[0-7]{3,4}", mode):
+            return f'must give {path} its mode in octal digits, like "0755": {mode!r} is none'
+    return ""
+
+
+def _sysctl(value: Any) -> str:
+    if not isinstance(value, Mapping):
+        return ""  # Ansible's own words
+    for key, part in value.items():
+        if isinstance(part, dict | list | bool) or part in (None, ""):
+            return f"must give {key} a number or text, as the kernel writes it"
+    return ""
+
+
+def _each(judge: Check) -> Check:
+    return lambda value: next(
+        (said for one in (value if isinstance(value, list) else [value]) if (said := judge(one))),
+        "",
+    )
+
+
+_USER = r"[a-z_][a-z0-9_-]{0,30}\$?"
+CHECKS: dict[str, Check] = {
+    "host_users": _each(_form(_USER, "names of users, like sglang")),
+    "host_folders": _folders,
+    "host_open_files": _whole(1024, NR_OPEN_MOST),
+    "host_journal_max_use": _size,
+    "host_tuning_memlock": _whole(0, None, "unlimited", ""),
+    "host_tuning_nofile": _whole(1024, NR_OPEN_MOST, ""),
+    "host_tuning_huge_pages": _whole(0, None, ""),
+    "host_tuning_swappiness": _whole(0, 200, ""),
+    "host_tuning_shm_size": _shm,
+    "host_tuning_sysctl": _sysctl,
+    "nvidia_driver_branch": _form(r"\d{3,4}", "a branch like 580"),
+    "nvidia_driver_version": _form(r"\d{3,4}(\.\d+)+", "an exact version like 580.95.05, quoted"),
+    "nvidia_driver_reboot_timeout": _whole(1),
+    "cuda_toolkits": _each(_form(r"\d+\.\d+", "versions like 13.0, quoted")),
+    "cuda_default": _form(r"\d+\.\d+", "a version like 13.0, quoted"),
+    "engine_python": _form(r"\S+", "a program like python3.12"),
+}

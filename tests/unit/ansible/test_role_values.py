@@ -1,0 +1,122 @@
+"""What the roles' variables may be, beyond what an argument spec can say."""
+
+from __future__ import annotations
+
+import pytest
+import yaml
+
+from opsctl.ansible import rolevalues
+from opsctl.paths import share
+
+ROLES = [path for path in sorted((share() / "roles").iterdir()) if path.is_dir()]
+SPECS = {
+    key
+    for role in ROLES
+    for key in yaml.safe_load((role / "meta" / "argument_specs.yml").read_text())["argument_specs"][
+        "main"
+    ]["options"]
+}
+DEFAULTS = {
+    key: value
+    for role in ROLES
+    for key, value in yaml.safe_load((role / "defaults" / "main.yml").read_text()).items()
+}
+
+
+def test_every_check_is_of_a_variable_that_there_is() -> None:
+    assert set(rolevalues.CHECKS) <= SPECS
+    assert set(rolevalues.FILLED) <= SPECS
+
+
+def test_the_defaults_are_right() -> None:
+    assert {key: said for key, v in DEFAULTS.items() if (said := rolevalues.wrong(key, v))} == {}
+    assert rolevalues.contradictions(DEFAULTS) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "near"),
+    [
+        ("host_tuning_swapiness", "host_tuning_swappiness"),
+        ("host_tunning_swappiness", "host_tuning_swappiness"),
+        ("nvidia_driver_brnch", "nvidia_driver_branch"),
+        ("nvidia_drivr_branch", "nvidia_driver_branch"),
+        ("host_openfiles", "host_open_files"),
+        ("sglang_service", "sglang_services"),
+        ("sglang_overides", "sglang_overrides"),
+        ("cuda_toolkit", "cuda_toolkits"),
+        ("opsctl_cannary", "opsctl_canary"),
+        ("cuda_of_my_own_choice", ""),
+        ("opsctl_x", ""),
+    ],
+)
+def test_a_misspelt_variable_is_told_with_the_nearest_name(name: str, near: str) -> None:
+    said = rolevalues.stranger(name, SPECS)
+    assert said is not None
+    assert said[1] == (f"did you mean {near}?" if near else said[1])
+    assert near or "another beginning" in said[1]
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *sorted(SPECS),
+        *("opsctl_canary", "opsctl_reason", "opsctl_described", "opsctl_surveyed"),
+        *("host_rack", "host_role", "host_name", "model_root", "model_folder", "model_path"),
+        *("engine_version", "service_port", "sglang_version", "sglang_port", "sglang_models"),
+        *("ansible_host", "groups", "inventory_hostname", "ratio", "rack"),
+    ],
+)
+def test_variables_of_the_owners_own_are_let_be(name: str) -> None:
+    assert rolevalues.stranger(name, SPECS) is None
+
+
+@pytest.mark.parametrize(
+    ("key", "right", "wrong"),
+    [
+        ("host_tuning_memlock", ["", "unlimited", 0, "65536"], ["infinite", -1, "64G", True, 1.5]),
+        ("host_tuning_nofile", ["", 1048576, "65536"], [99999999999, -1, 0, "many", "unlimited"]),
+        ("host_tuning_swappiness", ["", 0, "10", 200], [-5, "ten", 201, True, "1.5"]),
+        ("host_tuning_huge_pages", ["", 0, 512], [-1, "2MiB"]),
+        ("host_tuning_shm_size", ["", "64GiB", "64G", 1 << 30], ["64 gigs", 64, "-1G", "64GB"]),
+        ("host_tuning_sysctl", [{}, {"vm.x": 1, "a.b": "1 2"}], [{"vm.x": None}, {"vm.x": [1]}]),
+        ("host_open_files", [1048576, "65536"], [-1, 0, 99999999999]),
+        ("host_journal_max_use", ["", "4G", "512M"], ["4 gigs", "4GB", 4, "-4G", "4.5G"]),
+        (
+            "host_folders",
+            [{"/etc/opsctl": "0755", "/a": "750"}, {}],
+            [{"/etc/opsctl": "999"}, {"/etc/opsctl": 493}, {"etc": "0755"}, {"/a/../b": "0755"}],
+        ),
+        ("host_users", [["sglang"], []], [["Sg lang"], ["0x"]]),
+        ("nvidia_driver_branch", ["", 580, "580"], ["latest", "580-open", 58]),
+        ("nvidia_driver_version", ["", "580.95.05"], ["580", "newest", "580.95.05-1"]),
+        ("nvidia_driver_reboot_timeout", [1200, "60"], [0, -1]),
+        ("cuda_toolkits", [["13.0", "12.9"], [13.0], []], [["13"], ["latest"]]),
+        ("cuda_default", ["", "13.0", 12.9], ["13", "newest"]),
+        ("engine_python", ["python3", "/usr/bin/python3.12"], ["python3 -u"]),
+    ],
+)
+def test_values(key: str, right: list[object], wrong: list[object]) -> None:
+    assert [value for value in right if rolevalues.wrong(key, value)] == []
+    assert [value for value in wrong if not rolevalues.wrong(key, value)] == []
+
+
+@pytest.mark.parametrize(
+    ("values", "words"),
+    [
+        ({"nvidia_driver_version": "580.95.05"}, "without nvidia_driver_branch"),
+        (
+            {"nvidia_driver_version": "580.95.05", "nvidia_driver_branch": 570},
+            "not of nvidia_driver_branch 570",
+        ),
+        ({"cuda_default": "13.0"}, "cuda_toolkits is empty"),
+        ({"cuda_default": 13.0, "cuda_toolkits": ["12.9"]}, "cuda_toolkits has 12.9"),
+    ],
+)
+def test_what_says_nothing_together_is_told(values: dict[str, object], words: str) -> None:
+    assert words in rolevalues.contradictions(values)[0][1]
+
+
+def test_what_belongs_together_is_right() -> None:
+    driver = {"nvidia_driver_version": "580.95.05", "nvidia_driver_branch": 580}
+    assert rolevalues.contradictions(driver) == []
+    assert rolevalues.contradictions({"cuda_default": 13.0, "cuda_toolkits": ["13.0"]}) == []
