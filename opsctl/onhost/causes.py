@@ -208,6 +208,12 @@ CAUSES: List[Cause] = [
         r"Failed at step \w+ spawning|20[0-9]/(?:EXEC|USER|GROUP|CHDIR)|21[0-9]/(?:USER|GROUP)",
     ),
     _cause(
+        "environment-file",
+        92,
+        "a file of variables (EnvironmentFile=) of the unit could not be read",
+        r"Failed to load environment files: ",
+    ),
+    _cause(
         "child",
         10,
         "a process of the engine ended and took the others along",

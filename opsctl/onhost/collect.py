@@ -12,9 +12,10 @@ import time
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
-from opsctl.onhost import gates, gpus, hostfacts, locks, neighbours, probes, starts, systemd
+from opsctl.onhost import gates, gpus, hostfacts, locks, neighbours, probes, starts, systemd, zero
 from opsctl.onhost.holding import held
 from opsctl.onhost.model import Check, StartFacts
+from opsctl.onhost.preflight import Outside
 from opsctl.onhost.store import ZERO, Places, Refused, Store, services
 from opsctl.onhost.systemd import Systemd, UnitState
 
@@ -171,6 +172,20 @@ def standing(store: Optional[Store], state: UnitState) -> Dict[str, Any]:
         "previous": store.previous() or None,
         "pending": pending.get("target"),
         "edited": edited,
+        "zero": _zero(store),
+    }
+
+
+def _zero(store: Store) -> Optional[Dict[str, Any]]:
+    """The unit that stood there before opsctl, if it is kept: what would keep it from starting,
+    and whether it hands keys over in its command line, where every user of the host reads them."""
+    unit = store.release_unit(ZERO)
+    if unit is None:
+        return None
+    outside = Outside()
+    return {
+        "missing": zero.missing(store, outside.exists, outside.user_exists),
+        "keys": zero.keys_shown(store),
     }
 
 

@@ -173,7 +173,9 @@ def surroundings(
     problems = []
     for folder in (store.places.var, store.places.etc, store.places.units):
         problems += outside.unwritable(folder)
-    if not manifest or manifest.get("digest") == ZERO:
+    if manifest.get("digest") == ZERO:
+        return problems + zero.missing(store, outside.exists, outside.user_exists)
+    if not manifest:
         return problems
     user = manifest.get("user") or ""
     if user and not outside.user_exists(user):

@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 import re
 from pathlib import Path
-from typing import Iterable, List
+from typing import Callable, Iterable, List
 
 from opsctl.onhost import files, hostfacts, owners, process, running
 from opsctl.onhost.systemd import UnitState
 
-_EXEC = re.compile(r"^[ \t]*ExecStart[ \t]*=(.*)$", re.M)
+_PREFIX = re.compile(r"^[@\-:+!|]+")
 _SERVER = re.compile(
     r"\bsglang\.(?:launch_server|srt\.entrypoints\.http_server)\b|\blaunch_server\.py\b"
     r"|\bsglang[\"']?\s+serve\b|-m\s*sglang\S*\s+serve\b"
@@ -47,12 +47,7 @@ def names_server(texts: Iterable[str]) -> bool:
 
 def commands(texts: Iterable[str]) -> List[str]:
     """What ExecStart= says at last: an empty one takes back those before."""
-    found: List[str] = []
-    for text in texts:
-        for match in _EXEC.finditer(re.sub(r"\\\n", " ", text)):
-            command = match[1].strip()
-            found = [*found, command] if command else []
-    return found
+    return _values([re.sub(r"\\\n", " ", text) for text in texts], "ExecStart")
 
 
 def _scripted(command: str) -> bool:
@@ -67,3 +62,44 @@ def _script(path: str) -> str:
     except OSError:
         pass
     return ""
+
+
+def missing(
+    texts: Iterable[str], exists: Callable[[str], bool], user_exists: Callable[[str], bool]
+) -> List[str]:
+    """What the unit needs for its start, and is not there: then systemd fails it at once. Of what
+    stands behind a specifier, a variable or a pattern nothing is said."""
+    whole = [re.sub(r"\\\n", " ", text) for text in texts]
+    found = []
+    if _values(whole, "RootDirectory") or _values(whole, "RootImage"):
+        return []  # paths are of another tree
+    for value in _values(whole, "EnvironmentFile"):
+        if not value.startswith("-") and _plain(value) and not exists(value):
+            found.append(f"EnvironmentFile={value} is not there")
+    for command in commands(whole):
+        program = _PREFIX.sub("", command).split()[0].strip("\"'")
+        ignored = "-" in command[: len(command) - len(_PREFIX.sub("", command))]
+        if not ignored and program.startswith("/") and _plain(program) and not exists(program):
+            found.append(f"{program} of ExecStart= is not there")
+    for folder in _values(whole, "WorkingDirectory")[-1:]:
+        if folder.startswith("/") and _plain(folder) and not exists(folder):
+            found.append(f"WorkingDirectory={folder} is not there")
+    dynamic = any(value in ("yes", "true", "on", "1") for value in _values(whole, "DynamicUser"))
+    for user in _values(whole, "User")[-1:]:
+        if not dynamic and _plain(user) and not user.isdigit() and not user_exists(user):
+            found.append(f"there is no user {user}")
+    return found
+
+
+def _plain(value: str) -> bool:
+    return not any(sign in value for sign in "%$*?[")
+
+
+def _values(texts: Iterable[str], key: str) -> List[str]:
+    """As systemd reads a list: an empty value takes back those before."""
+    found: List[str] = []
+    for text in texts:
+        for match in re.finditer(rf"^[ \t]*{key}[ \t]*=(.*)$", text, re.M):
+            value = match[1].strip()
+            found = [*found, value] if value else []
+    return found

@@ -223,6 +223,7 @@ SYSTEMD: List[Tuple[str, Pattern[str], Reader]] = [
     _row("unit_limit", r"Start request repeated too quickly"),
     _row("unit_error", r"Failed at step (?P<step>\w+) spawning"),
     _row("unit_error", r"Failed to set up (?P<step>credentials)"),
+    _row("unit_error", r"Failed to load (?P<step>environment) files: "),
     _row("unit_started", r"^Started "),
     _row("unit_stopping", r"^(?:Stopping|Stopped) "),
 ]

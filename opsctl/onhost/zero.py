@@ -13,6 +13,7 @@ from opsctl.onhost.systemd import Systemd, UnitState
 
 _COMMAND = re.compile(rb"^[ \t]*ExecStart[ \t]*=[ \t]*\S", re.M)
 LONGEST_SOAK = 10.0  # seconds; it had served before
+_KEY = re.compile(r"--(?:admin-)?api-key\b")
 _OF_THE_NAME = re.compile(r"%[inNpjJ]")  # specifiers of systemd.unit(5)
 
 
@@ -159,6 +160,32 @@ def staying(store: Store, state: UnitState) -> List[str]:
         for path in state.dropins
         if f"/{store.unit}.d/" in path and os.path.dirname(path) != ours
     ]
+
+
+def missing(
+    store: Store, exists: Callable[[str], bool], user_exists: Callable[[str], bool]
+) -> List[str]:
+    """What release 0 needs for its start, and is not there: its files of variables, program,
+    folder and user were never ours to keep. Empty if it is not to be started."""
+    if not (store.manifest(ZERO) or {}).get("was_active", True):
+        return []
+    found = theirs.missing(_texts(store), exists, user_exists)
+    return [f"release 0, the unit that stood there before opsctl: {one}" for one in found]
+
+
+def _texts(store: Store) -> List[str]:
+    """Release 0's unit and drop-ins, in the order in which they count; empty without one."""
+    unit, folder = store.release_unit(ZERO), store.release(ZERO) / "dropins"
+    if unit is None:
+        return []
+    paths = sorted(folder.glob("*.conf")) if folder.is_dir() else []
+    texts = [unit, *(files.read(path) or b"" for path in paths)]
+    return [text.decode("utf-8", "replace") for text in texts]
+
+
+def keys_shown(store: Store) -> bool:
+    """Whether release 0 puts keys into the command line (a variable's value ends there, too)."""
+    return any(_KEY.search(command) for command in theirs.commands(_texts(store)))
 
 
 def moved_from(store: Store) -> str:

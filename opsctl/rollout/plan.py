@@ -203,9 +203,32 @@ def _back(op: Op, host: str, name: str, state: State, wanted: Wanted | None) -> 
     confirmed = _release(state, "confirmed")
     if running == target == confirmed and state.get("state") == "active":
         return Action(host, name, "none", "no restart: it runs already", target, running)
+    if target == ZERO and (missing := _zero(state).get("missing")):
+        raise OpsctlError(
+            "; ".join(map(str, missing)),
+            host=host,
+            step=op,
+            hint="put back what is named, or roll back to another release",
+        )
     where = "what stood there before opsctl" if target == ZERO else f"release {target[:12]}"
     kind: Kind = "rollback" if op == "rollback" else "restore"
-    return Action(host, name, kind, f"restart: back to {where}", target, running)
+    told = f"restart: back to {where}" + (_of_zero(state) if target == ZERO else "")
+    return Action(host, name, kind, told, target, running)
+
+
+def _of_zero(state: State) -> str:
+    """What a start of the unit of other hands takes and brings, as far as it is known."""
+    drain = ((state.get("manifest") or {}).get("timing") or {}).get("drain")
+    told = (
+        f"; up to {drain:.0f} s to drain, then its start: how long is not recorded" if drain else ""
+    )
+    if _zero(state).get("keys"):
+        told += "; keys stand in the command line again"
+    return told
+
+
+def _zero(state: State) -> Mapping[str, Any]:
+    return (state.get("release") or {}).get("zero") or {}
 
 
 def _release(state: State, key: str) -> str | None:

@@ -101,3 +101,49 @@ def test_what_the_plan_and_the_guard_say(tmp_path: Path, text: str, unit: str, w
         with pytest.raises(Refused, match=unit):
             zero.keep(store, manager, "r1", lambda *_: None, {"takes_over": unit})
         assert not store.release("0").exists()
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        ("EnvironmentFile=/etc/a.env\nExecStart=/opt/v/bin/python -m x\nUser=llm\n",
+         ["EnvironmentFile=/etc/a.env is not there", "/opt/v/bin/python of ExecStart= is not there",
+          "there is no user llm"]),
+        ("EnvironmentFile=-/etc/a.env\nExecStart=-/opt/x\nWorkingDirectory=-/srv/x\n", []),
+        ("EnvironmentFile=/etc/a.env\nEnvironmentFile=\nExecStart=@/usr/bin/there a\n", []),
+        ("EnvironmentFile=/etc/%p.env\nEnvironmentFile=/etc/*.env\nExecStart=${PY} -m x\n", []),
+        ("WorkingDirectory=/srv/x\nExecStart=/usr/bin/there\\\n --a\nUser=root\n",
+         ["WorkingDirectory=/srv/x is not there"]),
+        ("WorkingDirectory=~\nDynamicUser=yes\nUser=llm\nExecStart=python3 -m x\n", []),
+        ("RootDirectory=/srv/root\nExecStart=/opt/x\n", []),
+    ],
+)  # fmt: skip
+def test_what_a_start_of_release_0_lacks(text: str, wanted: list[str]) -> None:
+    there = ["/usr/bin/there"].__contains__
+    assert theirs.missing([f"[Service]\n{text}"], there, ["root"].__contains__) == wanted
+
+
+def test_only_a_unit_that_ran_is_examined(tmp_path: Path) -> None:
+    store = Store("kimi", Places(tmp_path))
+    store.unit_path.parent.mkdir(parents=True)
+    store.releases.mkdir(parents=True)
+    lacks = (store, lambda path: False, lambda user: True)
+    assert zero.missing(*lacks) == []
+    for was_active, found in ((True, 1), (False, 0)):
+        store.save_zero(b"[Service]\nEnvironmentFile=/a\n", {"was_active": was_active}, {})
+        assert len(zero.missing(*lacks)) == found
+    store.save_zero(b"[Service]\n", {}, {"a.conf": b"[Service]\nEnvironmentFile=/b.env\n"})
+    assert zero.missing(*lacks) == [
+        "release 0, the unit that stood there before opsctl: EnvironmentFile=/b.env is not there"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("option", "shown"),
+    [("--api-key ${KEY}", True), ("--admin-api-key=x", True), ("--tp 1", False)],
+)
+def test_keys_in_the_command_line_of_release_0(tmp_path: Path, option: str, shown: bool) -> None:
+    store = Store("kimi", Places(tmp_path))
+    store.releases.mkdir(parents=True)
+    store.save_zero(f"[Service]\nExecStart={SERVER} {option}\n".encode(), {}, {})
+    assert zero.keys_shown(store) is shown

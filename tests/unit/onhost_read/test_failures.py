@@ -236,3 +236,16 @@ def test_an_exception_of_any_name_ends_its_traceback() -> None:
 
 def test_a_running_start_has_no_last_words() -> None:
     assert ended("Load weight begin.", systemd=()).errors == []
+
+
+def test_a_file_of_variables_that_is_gone_is_the_cause() -> None:
+    """As systemd 252 tells it."""
+    facts = read(
+        "a.service: Failed to load environment files: No such file or directory\n"
+        "a.service: Failed to run 'start' task: No such file or directory\n"
+        "a.service: Failed with result 'resources'."
+    )
+    check = crashed(facts, {"ActiveState": "failed", "Result": "resources"})
+    assert check is not None and cause_of(facts) == "environment-file"
+    assert "Failed to load environment files: No such file or directory" in check.detail
+    assert "without a word" not in check.detail

@@ -165,3 +165,26 @@ def test_a_unit_edited_by_hand_is_put_right() -> None:
     now["release"]["edited"] = True
     action = decide("swap", "h1", "kimi", now, Wanted(OLD, RATIO_2, False))
     assert (action.kind, action.reason) == ("swap", "restart: the unit was edited by hand")
+
+
+def back_to_zero(**zero: Any) -> dict[str, Any]:
+    now = state(previous="0", manifest=RATIO_2)
+    now["release"]["zero"] = zero
+    return now
+
+
+def test_release_0_that_cannot_start_is_told_before_anything_stops() -> None:
+    lacks = "release 0, the unit that stood there before opsctl: EnvironmentFile=/a is not there"
+    with pytest.raises(OpsctlError, match="EnvironmentFile=/a is not there"):
+        decide("rollback", "h1", "kimi", back_to_zero(missing=[lacks], keys=False), None)
+    now = back_to_zero(missing=[lacks], keys=False)
+    assert decide("rollback", "h1", "kimi", now, Wanted(NEW)).kind == "rollback"
+
+
+def test_what_release_0_brings_back_is_told() -> None:
+    now = back_to_zero(missing=[], keys=True)
+    reason = decide("rollback", "h1", "kimi", now, None).reason
+    assert "up to 60 s to drain" in reason
+    assert reason.endswith("; keys stand in the command line again")
+    quiet = decide("rollback", "h1", "kimi", back_to_zero(missing=[], keys=False), None).reason
+    assert "keys" not in quiet
