@@ -37,7 +37,7 @@ def case(
     draft = _draft(manifest, facts, shape)
     hardware = hostside.hardware(manifest, facts)
     vendor = hardware.vendor
-    loads = _weights(facts, "model", shape, flags, version, vendor)
+    loads, why = _weights(facts, "model", shape, flags, version, vendor)
     drafts = _draft_weights(facts, shape, draft, flags, version, vendor)
     first = drafts if version_key(version) >= carried.DRAFT_FIRST else None
     held = credible.known(flags, loads, first, asked.size, hardware)
@@ -56,7 +56,16 @@ def case(
         min_available=int(manifest["memory"]["min_available"]),
         beginning=hostside.beginning(manifest, facts),
     )
-    return consistent(possible(whole, calibration, asked))
+    return consistent(possible(_lacking(whole, why), calibration, asked))
+
+
+def _lacking(whole: Case, why: str) -> Case:
+    """With a note which size config.json lacks, where nothing else tells the weights."""
+    seen = whole.measured
+    if "lacks" not in why or credible.loaded(seen) is not None or seen.tokens is not None:
+        return whole
+    note = f"{why}: the weights of a rank do not follow from it"
+    return replace(whole, measured=replace(seen, notes=(*seen.notes, note)))
 
 
 def possible(whole: Case, calibration: Any, asked: Typed) -> Case:
@@ -98,17 +107,17 @@ def _weights(
     version: str,
     vendor: str,
     part: str = TARGET,
-) -> Figure | None:
-    """From the tensors' shapes, else from those that config.json's dimensions make; None where
-    neither are known, or not all ways of sharding are."""
+) -> tuple[Figure | None, str]:
+    """From the tensors' shapes, else from those that config.json's dimensions make; None, and why,
+    where neither are known, or not all ways of sharding are."""
     folder = facts.get(which) or {}
     tensors = folder.get("tensors")
     try:
         if tensors:
-            return weights(tensors, shape, flags, version, part, vendor)
-        return _by_dimensions(facts, which, shape, flags, version, vendor, part)
-    except NoForecast:
-        return None
+            return weights(tensors, shape, flags, version, part, vendor), ""
+        return _by_dimensions(facts, which, shape, flags, version, vendor, part), ""
+    except NoForecast as reason:
+        return None, str(reason)
 
 
 # Ways to load that keep the weights otherwise than the files do.
@@ -151,8 +160,8 @@ def _draft_weights(
     if draft is None:
         return None
     if facts.get("draft"):
-        return _weights(facts, "draft", draft, flags, version, vendor)
-    return _weights(facts, "model", target, flags, version, vendor, DRAFT)
+        return _weights(facts, "draft", draft, flags, version, vendor)[0]
+    return _weights(facts, "model", target, flags, version, vendor, DRAFT)[0]
 
 
 def consistent(whole: Case) -> Case:

@@ -65,10 +65,10 @@ def forecast(
     phases, timing = start.seconds(whole, result), manifest.get("timing") or {}
     short = start.too_short(phases, timing)
     found = (*told, *notes(whole, result), *([short] if short else []))
-    size = weights(whole)
+    loads = weights(whole)
     expect = {
         **expected(result, found),
-        **({"weights": _sized(size)} if size is not None else {}),
+        **({"weights": _sized(loads)} if loads is not None else {}),
         "process": _sized(process(whole)),
         "start": start.expected(phases, timing),
     }

@@ -193,10 +193,22 @@ def _gpu(case: Case, devices: Sequence[Device]) -> _Judged:
             found.add(UNKNOWN, "")
         elif rest.most is not None and rest.most <= 0:
             found.add(NOT, "the weights leave no GPU memory for the KV cache: the start would fail")
+        elif empty(device):  # only the lucky edge of the band would start
+            found.add(
+                NOT,
+                "by the best estimate the weights leave no GPU memory for the KV cache: the start "
+                "would fail",
+            )
         elif rest.least is not None and rest.least <= 0:
             found.add(TIGHT, "the weights may leave no GPU memory for the KV cache")
         _slack(case, device, found)
     return found
+
+
+def empty(device: Device) -> bool:
+    """Whether the best estimate leaves no token."""
+    rest, tokens = device.rest, device.tokens
+    return rest is not None and tokens is not None and (rest.value <= 0 or tokens.value < 1)
 
 
 def _slack(case: Case, device: Device, found: _Judged) -> None:

@@ -14,7 +14,7 @@ from difflib import get_close_matches
 from opsctl.errors import Refused
 from opsctl.forecast.device.settings import parsed
 from opsctl.forecast.evaluate import Result, evaluate
-from opsctl.forecast.fit import FITS, NOT, TIGHT, UNKNOWN
+from opsctl.forecast.fit import FITS, NOT, TIGHT, UNKNOWN, empty
 from opsctl.forecast.host.versions import BY_RANKS
 from opsctl.forecast.search import largest
 from opsctl.forecast.slack import ACTIVATIONS, Slack, demanded, graphs, slack
@@ -181,9 +181,12 @@ class _Trial:
     def impossible(self, n: int) -> bool:
         """Whether the engine would end at once, or nothing can be said."""
         try:
-            return any(one.refused for pools in self.result(n).pools for one in pools or ())
+            result = self.result(n)
         except NoForecast:
             return True
+        if self.dial.flag == FRACTION and any(map(empty, result.devices)):
+            return True
+        return any(one.refused for pools in result.pools for one in pools or ())
 
     def _gpu(self, case: Case, result: Result) -> tuple[str, tuple[str, ...]]:
         for device in result.devices:

@@ -52,8 +52,13 @@ def imagined(
     config = read(config_text, version)
     if any(isinstance(config.top.get(key), dict) for key in _FLOW):
         raise NoForecast("a model with sound: its weights are not estimated")
-    if not shape.hidden or not shape.vocabulary or not shape.q_heads:
-        raise NoForecast("config.json lacks sizes that the weights follow from")
+    sizes = {
+        "hidden_size": shape.hidden,
+        "vocab_size": shape.vocabulary,
+        "num_attention_heads": shape.q_heads,
+    }
+    if missing := [name for name, size in sizes.items() if not size]:
+        raise NoForecast(f"config.json lacks {', '.join(missing)}")
     made = Parts(quant(config, quant_text), _KNOWN if shape.architecture in COMPARED else _OTHERS)
     layers = shape.layers
     attention(made, config, shape)
