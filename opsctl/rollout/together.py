@@ -17,6 +17,8 @@ from opsctl.forecast.expectation import Forecast
 from opsctl.forecast.fit import NOT
 from opsctl.forecast.host.memory import process
 from opsctl.forecast.hostside import STARTING
+from opsctl.onhost import gates
+from opsctl.onhost.model import FAIL
 from opsctl.release.facts import widened
 from opsctl.release.model import Release
 from opsctl.release.render import render
@@ -132,6 +134,7 @@ def _judged(
     elif problem and not starts:
         warning = f"{problem}; it runs already, and is not restarted"
     short = gpus_short(release.manifest, facts)
+    lacks = memory_now(name, state, release, facts, taken)
     return Judged(
         release,
         expect,
@@ -140,9 +143,25 @@ def _judged(
         found,
         problem if problem and not reason and starts else "",
         warning,
-        (short,) if short else (),
+        tuple(filter(None, (short, lacks))),
         taken,
     )
+
+
+def memory_now(
+    name: str,
+    state: Mapping[str, Any],
+    release: Release,
+    facts: Facts,
+    taken: Takeover | None,
+) -> str:
+    """Why a process that would be taken over as it runs cannot pass the gate `memory`: it holds
+    all its memory by now, so what is available now is what the gate will find. "" if it can."""
+    wanted = Wanted(release.digest, release.manifest, takeover=taken)
+    if taken is None or decide("swap", "", name, state, wanted).kind != "takeover":
+        return ""
+    found = gates.memory(facts["memory"], release.manifest["memory"], None, ())
+    return f"now, with the engine running: {found.detail}" if found.status == FAIL else ""
 
 
 def _starts(name: str, state: Mapping[str, Any], release: Release, taken: Takeover | None) -> bool:

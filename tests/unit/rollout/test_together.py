@@ -12,6 +12,7 @@ from opsctl.forecast.question import Question
 from opsctl.release.diff import restart_reasons
 from opsctl.release.render import render
 from opsctl.rollout import together
+from opsctl.rollout.model import Takeover
 from opsctl.rollout.together import judge, others
 from opsctl.spec.load import check
 from opsctl.spec.merge import merge
@@ -223,3 +224,23 @@ def test_a_reason_lets_it_pass_and_a_release_that_runs_needs_none() -> None:
     recorded = {**release.manifest, "expect": {**passed.expect}}
     again = judged(state="inactive", release={"running": digest}, manifest=recorded)
     assert not again.unfit and again.expect["override"] == "the owner knows"
+
+
+@pytest.mark.parametrize(
+    ("available", "differs", "state", "words"),
+    [
+        (245, (), {}, "245.00 GiB available, 430.00 GiB demanded by memory.min_available"),
+        (431, (), {}, ""),
+        (245, ("hicache-ratio 2.0 → 4.0",), {}, ""),  # it starts anew: the forecast judges that
+        (245, (), {"invocation": "i2"}, ""),  # another process than the one that was compared
+    ],
+)
+def test_a_takeover_that_the_gate_of_memory_would_end_is_told(
+    available: float, differs: tuple[str, ...], state: dict[str, Any], words: str
+) -> None:
+    bare = render("a", service(2.0))
+    memory = {**bare.manifest["memory"], "min_available": 430 * GIB}
+    release = replace(bare, manifest={**bare.manifest, "memory": memory})
+    runs = {"state": "active", "release": {"running": "0"}, "invocation": "i1", **state}
+    told = together.memory_now("a", runs, release, facts(available), Takeover("i1", differs))
+    assert words in told and bool(told) is bool(words)
