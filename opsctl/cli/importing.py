@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -48,7 +49,7 @@ def importing(
         str, typer.Option("--engine-version", metavar="VERSION", help="For example 0.5.9.")
     ] = "",
     out: Annotated[
-        Path | None, typer.Option("--out", metavar="FILE", help="Write the description there.")
+        Path | None, typer.Option("--out", metavar="FILE", help="Write it to a new file.")
     ] = None,
     secrets_out: Annotated[
         Path | None,
@@ -130,6 +131,8 @@ def importing(
         imported = of_host(where, settings, asked)
     else:
         imported = _imported(sources or ["-"], kind, asked)
+    out = None if out == Path("-") else out
+    _free(imported, out, secrets_out)
     _tell(imported, settings, out)
     if imported.service is None:
         raise SpecError(imported.problems)
@@ -156,7 +159,50 @@ def _imported(sources: Sequence[str], kind: Kind, asked: Asked) -> Imported:
 
         return imported(sources, asked)
     texts = [(_path(source), _read(source)) for source in sources]
-    return from_text(texts, kind.value, asked)
+    return from_text(texts, kind.value, replace(asked, files=_beside(texts, asked.files)))
+
+
+def _beside(texts: Sequence[tuple[str, str]], files: Mapping[str, str]) -> Mapping[str, str]:
+    """With the `.env` in the folder of a compose file, which docker compose reads there."""
+    from opsctl.importing import compose
+
+    (path, text), *more = texts
+    beside = Path(path).parent / ".env"
+    if more or not path or ".env" in files or compose.document(text) is None:
+        return files
+    return {**files, ".env": _read(str(beside))} if os.access(beside, os.R_OK) else files
+
+
+def _free(imported: Imported, out: Path | None, secrets_out: Path | None) -> None:
+    """Before anything is written: neither file is somebody's. Raises Refused."""
+    from opsctl.importing.written import description
+
+    if imported.service is None:
+        return
+    if secrets_out == Path("-"):
+        raise Refused("--secrets-out - would print the secrets", hint="give the name of a new file")
+    if out is not None and out.exists() and _content(out) != description(imported):
+        raise Refused(
+            f"{out} is there already, and holds another text; nothing was written",
+            hint=f"give another --out, or move {out} away first",
+        )
+    if secrets_out is not None and imported.secrets and os.path.lexists(secrets_out):
+        raise Refused(
+            f"{secrets_out} is there already; nothing was written",
+            hint="give another --secrets-out",
+        )
+    for path in (out, secrets_out):
+        if path is not None and not path.absolute().parent.is_dir():
+            raise Refused(f"cannot write {path}: its folder is not there; nothing was written")
+    if out is not None and secrets_out is not None and out.absolute() == secrets_out.absolute():
+        raise Refused("--out and --secrets-out name one file", hint="give each its own")
+
+
+def _content(path: Path) -> str | None:
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError):
+        return None
 
 
 def _tell(imported: Imported, settings: Settings, out: Path | None) -> None:
@@ -170,7 +216,8 @@ def _tell(imported: Imported, settings: Settings, out: Path | None) -> None:
     if imported.service is None:
         return
     if out is not None:
-        _write(out, description(imported), 0o644, new=False)
+        if not out.exists():
+            _write(out, description(imported), 0o644)
         talk(f"description: {out}")
     elif settings.form is Output.text:
         write(description(imported))
@@ -182,7 +229,7 @@ def _keep_secrets(imported: Imported, path: Path | None) -> None:
     if not imported.secrets:
         return
     if path is not None:
-        _write(path, vault(imported), 0o600, new=True)
+        _write(path, vault(imported), 0o600)
         talk(f"secrets: {path}; encrypt it now: ansible-vault encrypt {path}")
         return
     names = ", ".join(imported.secrets)
@@ -192,13 +239,13 @@ def _keep_secrets(imported: Imported, path: Path | None) -> None:
     )
 
 
-def _write(path: Path, text: str, mode: int, *, new: bool) -> None:
-    flags = os.O_WRONLY | os.O_CREAT | (os.O_EXCL if new else os.O_TRUNC)
+def _write(path: Path, text: str, mode: int) -> None:
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
     try:
         with os.fdopen(os.open(path, flags, mode), "w", encoding="utf-8") as file:
             file.write(text)
     except FileExistsError:
-        raise Refused(f"{path} is there already", hint="give another --secrets-out") from None
+        raise Refused(f"{path} is there already", hint="give another name") from None
     except OSError as error:
         raise OpsctlError(f"cannot write {path}: {error.strerror or error}") from error
 

@@ -11,11 +11,15 @@ import yaml
 from opsctl.importing import docker
 from opsctl.importing.marks import mark
 from opsctl.importing.model import Launch, Report
+from opsctl.importing.script import tell_assumed
 from opsctl.importing.shell import Scope, Unreadable, commands, expand
 
 _LARGEST = 1 << 20
 _VARIABLE = re.compile(
     r"\$\$|\$\{([A-Za-z_][A-Za-z0-9_]*)(?:(:?[-?+])((?:[^{}]|\{[^{}]*\})*))?\}|\$([A-Za-z_]\w*)"
+)
+_DOTENV = re.compile(
+    r"(?:export\s+)?([A-Za-z_]\w*)\s*=\s*(?:'([^']*)'(?:\s+#.*)?|\"([^\"]*)\"(?:\s+#.*)?|(.*))"
 )
 _OPTIONS = {
     "volumes": "--volume",
@@ -92,8 +96,11 @@ def launch(
     if name not in services:
         report.refuse("is no service of the file", key=name, allowed=", ".join(services))
         return None
-    known = {**docker.env_file(files.get(".env", "")), **variables}
-    service = _interpolated(services[name], known)
+    beside = files.get(".env")
+    known = {**dotenv(beside or ""), **variables}
+    assumed: dict[str, str] = {}
+    service = _interpolated(services[name], known, assumed)
+    _tell_dotenv(beside, found["services"][name], report)
     settings = docker.Settings(_options(service, report), report)
     home = known.get("HOME", mark("home", "~"))
     volumes = settings.values.get("--volume", [])
@@ -104,7 +111,32 @@ def launch(
     made = docker.launch(settings, image, command, known, files, mounts, entrypoint)
     if made is not None:
         made.name = made.name or name
+        tell_assumed(assumed, made, report)
     return made
+
+
+def dotenv(text: str) -> dict[str, str]:
+    """The file `.env` beside a compose file: as its env_file, but with quotes and variables."""
+    found: dict[str, str] = {}
+    for line in text.splitlines():
+        match = _DOTENV.fullmatch(line.strip())
+        if match is None:
+            continue
+        name, single, double, bare = match.groups()
+        value = double if double is not None else re.split(r"(?:^|\s)#", bare or "")[0].rstrip()
+        found[name] = single if single is not None else _interpolated(value, found, {})
+    return found
+
+
+def _tell_dotenv(beside: str | None, service: Any, report: Report) -> None:
+    if not _VARIABLE.search(str(service).replace("$$", "")):
+        return
+    if beside is None:
+        why = "was not given: docker compose takes variables from it: --file .env=COPY"
+    else:
+        names = ", ".join(dotenv(beside)) or "nothing"
+        why = f"read, as docker compose reads it: it sets {names}"
+    report.note("told", ".env", why)
 
 
 def _engine(services: Mapping[str, Any], report: Report) -> str | None:
@@ -124,23 +156,25 @@ def _engine(services: Mapping[str, Any], report: Report) -> str | None:
     return None
 
 
-def _interpolated(value: Any, known: Mapping[str, str]) -> Any:
+def _interpolated(value: Any, known: Mapping[str, str], assumed: dict[str, str]) -> Any:
     if isinstance(value, str):
-        return _VARIABLE.sub(lambda m: _put(m, known), value)
+        return _VARIABLE.sub(lambda m: _put(m, known, assumed), value)
     if isinstance(value, list):
-        return [_interpolated(part, known) for part in value]
+        return [_interpolated(part, known, assumed) for part in value]
     if isinstance(value, dict):
-        return {key: _interpolated(part, known) for key, part in value.items()}
+        return {key: _interpolated(part, known, assumed) for key, part in value.items()}
     return value
 
 
-def _put(match: re.Match[str], known: Mapping[str, str]) -> str:
+def _put(match: re.Match[str], known: Mapping[str, str], assumed: dict[str, str]) -> str:
     if match[0] == "$$":
         return "$"
     name, op, word = match[1] or match[4], match[2] or "", match[3] or ""
     value = known.get(name)
     missing = value is None or (op.startswith(":") and value == "")
     if op.endswith("-"):
+        if missing:
+            assumed.setdefault(name, word)
         return word if missing else str(value)
     if op.endswith("+"):
         return "" if missing else word

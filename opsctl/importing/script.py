@@ -14,6 +14,7 @@ from opsctl.importing.files import given
 from opsctl.importing.marks import plain, whole
 from opsctl.importing.model import Launch, Report
 from opsctl.importing.pasted import mended
+from opsctl.importing.secrets import by_name
 from opsctl.importing.shell import Scope, Simple, Unreadable, commands, expand, expand_one
 from opsctl.importing.shell.words import Word
 from opsctl.importing.wrappers import Unwrapped, unwrap
@@ -56,6 +57,8 @@ class Reading:
     piped: bool = False  # a shell reads what another command prints
     root: str | None = None
     exporting: bool = False
+    variables: Mapping[str, str] = field(default_factory=dict)  # what the operator says of them
+    assumed: dict[str, str] = field(default_factory=dict)  # defaults, by their variables
 
 
 def read(text: str, scope: Scope, reading: Reading, *, depth: int = 0) -> None:
@@ -117,6 +120,7 @@ def one(reading: Reading) -> Launch | None:
                 "is read by the script, and was not given here: what it sets "
                 "is not known; give it with --file PATH=COPY",
             )
+        tell_assumed(reading.assumed, reading.launches[0], report)
         return reading.launches[0]
     if reading.piped:
         return None  # told: only a run knows what it starts
@@ -129,6 +133,20 @@ def one(reading: Reading) -> Launch | None:
     if reading.strangers and reading.strangers[0].argv:
         return reading.strangers[0]
     return Launch([name for name, _ in reading.others[:1]])
+
+
+def tell_assumed(assumed: Mapping[str, str], launch: Launch, report: Report) -> None:
+    """Defaults that stand in the launch. Who runs the text may have set another value."""
+    image = launch.container.image if launch.container else ""
+    there = [*launch.argv, *launch.env.values(), image]
+    for name, default in assumed.items():
+        if whole(default) and all(any(w in text for text in there) for w in default.split()):
+            shown = "***" if by_name(name) else default or "nothing"
+            report.note(
+                "told",
+                f"{name} is not set in the text",
+                f"its default is taken: {shown}; if it was another value: --var {name}=VALUE",
+            )
 
 
 def _around(simple: Simple, before: str, report: Report) -> None:
@@ -152,7 +170,9 @@ def _command(simple: Simple, text: str, scope: Scope, reading: Reading, depth: i
     if not simple.words:
         _assign(simple, scope, reading, scope)
         return
-    inner = Scope(dict(scope.values), set(scope.exported), scope.arguments, scope.cwd)
+    inner = Scope(
+        dict(scope.values), set(scope.exported), scope.arguments, scope.cwd, reading.assumed
+    )
     _assign(simple, scope, reading, inner, export=True)
     words = mended(simple.words, text, reading.report)
     first = simple.words[0].bare or ""
@@ -160,6 +180,8 @@ def _command(simple: Simple, text: str, scope: Scope, reading: Reading, depth: i
         _export(words[1:], scope, reading)
         return
     argv = [field for word in words for field in expand(word, inner)]
+    for name in reading.assumed.keys() & inner.values.keys() - {a.name for a in simple.assignments}:
+        scope.values.setdefault(name, inner.values[name])  # of ${NAME:=DEFAULT}
     if simple.assignments and argv and argv[0].startswith("-"):
         argv = _labelled(simple, inner, argv, reading.report)
     if argv and not _builtin(argv, scope, reading, simple.line, depth):
@@ -293,7 +315,7 @@ def _inner(left: Unwrapped, scope: Scope) -> Scope:
         values.pop(name, None)
         exported.discard(name)
     values.update(left.env)
-    return Scope(values, exported | set(left.env), scope.arguments, scope.cwd)
+    return Scope(values, exported | set(left.env), scope.arguments, scope.cwd, scope.assumed)
 
 
 def _launch(left: Unwrapped, scope: Scope, reading: Reading) -> Launch:
@@ -330,6 +352,7 @@ def _nested(left: Unwrapped, scope: Scope, reading: Reading, report: Report, dep
         set(scope.exported),
         left.arguments,
         scope.cwd,
+        reading.assumed,
     )
     read(text or "", inner, reading, depth=depth + 1)
     for launch in reading.launches[known:]:
@@ -362,7 +385,8 @@ def _container(
         _keep(reading, report)
         return
     _keep(reading, report)
-    launch = docker.run(left.argv, scope.env(), reading.files, reading.mounts, reading.report)
+    env = {**reading.variables, **scope.env()}
+    launch = docker.run(left.argv, env, reading.files, reading.mounts, reading.report)
     if launch is not None:
         launch.wrapped = [*left.wrapped, *launch.wrapped]
         settle(launch, reading, scope)
@@ -370,8 +394,8 @@ def _container(
 
 def settle(launch: Launch, reading: Reading, scope: Scope) -> None:
     """The engine within a container's command, which may be a shell's or a wrapper's."""
-    inner = Reading(reading.report, reading.files, reading.mounts)
-    around = Scope(dict(launch.env), set(launch.env), [], launch.cwd)
+    inner = Reading(reading.report, reading.files, reading.mounts, assumed=reading.assumed)
+    around = Scope(dict(launch.env), set(launch.env), [], launch.cwd, reading.assumed)
     program(launch.argv, Simple(), around, inner, 1)
     for found in inner.launches:
         found.container, found.name = launch.container, launch.name

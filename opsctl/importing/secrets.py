@@ -24,7 +24,8 @@ _NAME = re.compile(
     r"(^|_)(PASS|PASSPHRASE|PASSCODE|PRIVATE_?KEY|CREDENTIALS?|AUTH(ORIZATION)?|BEARER|WEBHOOKS?"
     r"(_URL)?|LICEN[SC]E|COOKIES?|HEADERS|DSN|CONN(ECTION)?_?STR(ING)?|JWT|PAT|SAS|SIGNATURE|SALT"
     r"|KEY|(TOKEN|API_?KEY|KEY|SECRET|PASSWORD)_?[0-9]+)$"
-    r"|(^|_)(SECRETS?|PASSWORDS?|PASSWD|PASSPHRASE)_"
+    r"|(^|_)(SECRETS?|PASSWORDS?|PASSWD|PASSPHRASE)_|(?<!SA)CRED(ENTIAL)?S?(_|$)|PW$"
+    r"|(?<!^)(?<!^OLD)PWD$"
 )
 # Of AWS only these are told to everybody: a name that is missing here is taken for a secret.
 _AWS = re.compile(r"AWS_.*")
@@ -33,9 +34,11 @@ _AWS_PUBLIC = re.compile(
     r"|TIMEOUT|ATTEMPTS|NUM_ATTEMPTS|STYLE|OUTPUT|URI)|REQUEST_CHECKSUM.*|RESPONSE_CHECKSUM.*)"
 )
 # A name that ends so says where a secret is, or of which kind.
-_PLACE = re.compile(r"_(FILE|PATH|DIR|FOLDER|NAME|TYPE|ALGORITHM|LENGTH|SIZE|ENABLED|DISABLED)$")
+_PLACE = re.compile(
+    r"_(FILE|PATH|DIR|DIRECTORY|FOLDER|NAME|TYPE|ALGORITHM|LENGTH|SIZE|ENABLED|DISABLED)$"
+)
 _PREFIXED = (
-    r"hf_[A-Za-z0-9_]{8,}|sk-[A-Za-z0-9_-]{16,}|gh[pousr]_[A-Za-z0-9]{16,}|github_pat_\w{20,}"
+    r"hf_[A-Za-z0-9_]{8,}|sk-[A-Za-z0-9_-]{16,}|(?<![\w-])sk-(?=[\w-]*[A-Z0-9])[\w-]{4,}|gh[pousr]_[A-Za-z0-9]{16,}|github_pat_\w{20,}"
     r"|glpat-[\w-]{16,}|(?:AKIA|ASIA)[A-Z0-9]{12,}|xox[abeprs]-[\w-]{10,}|xapp-[\w-]{10,}"
     r"|nvapi-[\w-]{16,}|AIza[\w-]{30,}|hvs\.[\w-]{16,}|ya29\.[\w-]{16,}|gsk_[A-Za-z0-9]{16,}"
     r"|npm_[A-Za-z0-9]{20,}|[prs]k_(?:live|test)_[A-Za-z0-9]{8,}|dckr_pat_[\w-]{16,}"

@@ -82,8 +82,8 @@ def launch(
             hint="import the container's command, or the running process",
         )
         return None
-    reading = script.Reading(report, asked.files, asked.mounts)
-    scope = Scope(dict(asked.variables), cwd=asked.cwd or None)
+    reading = script.Reading(report, asked.files, asked.mounts, variables=asked.variables)
+    scope = Scope(dict(asked.variables), cwd=asked.cwd or None, assumed=reading.assumed)
     script.read(pasted(whole, report), scope, reading)
     return script.one(reading)
 

@@ -16,12 +16,14 @@ _DEEPEST = 20
 @dataclass
 class Scope:
     """Variables that are known, arrays too. `exported` go on to commands; `arguments` is what the
-    script itself was called with, None if that is not known."""
+    script itself was called with, None if that is not known. `assumed`: the defaults that were
+    taken for what is not known; copies of a scope share it."""
 
     values: dict[str, str | list[str]] = field(default_factory=dict)
     exported: set[str] = field(default_factory=set)
     arguments: list[str] | None = None
     cwd: str | None = None
+    assumed: dict[str, str] = field(default_factory=dict)
 
     def env(self) -> dict[str, str]:
         named = self.values.items()
@@ -117,6 +119,8 @@ def _variable(part: Var, scope: Scope) -> list[str]:
         if not unset:
             return _fields(value)
         default = _word(part.word, scope)
+        if not (part.name.isdigit() and scope.arguments is not None):
+            scope.assumed.setdefault(part.name, " ".join(default))
         if op == "=" and len(default) == 1:
             scope.values[part.name] = default[0]
         return default

@@ -61,7 +61,8 @@ def _process(
 ) -> Launch | None:
     reading = script.Reading(report, files, mounts)
     cwd = words.specifiers(unit.last("WorkingDirectory").lstrip("-"), known)
-    scope = Scope(dict(env), set(env), [], cwd if cwd.startswith("/") else None)
+    here = cwd if cwd.startswith("/") else None
+    scope = Scope(dict(env), set(env), [], here, reading.assumed)
     script.program(argv, Simple(), scope, reading, 0)
     found = script.one(reading)
     if found is not None:

@@ -63,6 +63,44 @@ def test_secrets_go_to_a_new_file_of_their_own(tmp_path: Path) -> None:
     assert "there already" in again.stderr
 
 
+def test_no_file_is_overwritten_and_nothing_is_half_written(tmp_path: Path) -> None:
+    out, secrets = tmp_path / "o.yml", tmp_path / "s.yml"
+    out.write_text("mine\n")
+    done = run("--out", out, "--secrets-out", secrets, input=SCRIPT)
+    assert done.exit_code == 2 and "holds another text" in done.stderr
+    assert out.read_text() == "mine\n" and not secrets.exists()
+    out.unlink()
+    secrets.write_text("mine\n")
+    done = run("--out", out, "--secrets-out", secrets, input=SCRIPT)
+    assert done.exit_code == 2 and "s.yml is there already" in done.stderr
+    assert secrets.read_text() == "mine\n" and not out.exists()
+    assert run("--out", out, "--secrets-out", out, input=SCRIPT).exit_code == 2
+    assert run("--out", out, "--secrets-out", tmp_path / "no" / "s", input=SCRIPT).exit_code == 2
+    assert not out.exists()
+    assert run("--out", out, input=SCRIPT).exit_code == 0
+    assert run("--out", out, input=SCRIPT).exit_code == 0  # the same text
+
+
+def test_a_dash_is_standard_output(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    done = run("--out", "-", input=SCRIPT)
+    assert done.exit_code == 0 and "sglang_services" in done.stdout
+    assert run("--secrets-out", "-", input=SCRIPT).exit_code == 2
+    assert not list(tmp_path.iterdir())
+
+
+def test_the_file_beside_a_compose_file_is_read(tmp_path: Path) -> None:
+    (tmp_path / "c.yml").write_text(
+        "services:\n  llm:\n    image: lmsysorg/sglang:v0.5.9\n    network_mode: host\n"
+        "    volumes: [/srv/m:/srv/m]\n"
+        "    command: python3 -m sglang.launch_server --model-path /srv/m --tp ${TP:-8}\n"
+    )
+    (tmp_path / ".env").write_text("TP=4\n")
+    done = run(tmp_path / "c.yml")
+    assert "tp-size: 4" in done.stdout, done.stderr
+    assert ".env: read" in done.stderr
+
+
 def test_what_is_refused(tmp_path: Path) -> None:
     done = run("--out", tmp_path / "x.yml", input=f"{PYTHON} --model-path $M")
     assert done.exit_code == 2
