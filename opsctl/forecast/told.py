@@ -20,7 +20,7 @@ from opsctl.forecast.question import Question
 from opsctl.forecast.slack import ACTIVATIONS
 from opsctl.forecast.solve import FRACTION, Solved, knob, solve
 from opsctl.forecast.values import NoForecast, NoRoom, NoStart, Room
-from opsctl.spec.kinds import Size
+from opsctl.spec.kinds import FEW, Size
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,10 +105,12 @@ def wish(
 def _size(option: str, text: str) -> int:
     try:
         return int(TypeAdapter(Size).validate_python(text))
-    except ValidationError:
-        raise Refused(
-            f"{option} {text}: is no size; a size is text such as 32GiB (2^30) or 40GB (10^9)"
-        ) from None
+    except ValidationError as error:
+        why = str(error.errors()[0].get("ctx", {}).get("error", ""))
+        words = (
+            why if FEW in why else "is no size; a size is text such as 32GiB (2^30) or 40GB (10^9)"
+        )
+        raise Refused(f"{option} {text}: {words}") from None
 
 
 def tell(question: Question, wish: Wish, host: str = "") -> Told:

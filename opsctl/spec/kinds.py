@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Annotated
 from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, BeforeValidator, ByteSize, Field
+from pydantic import AfterValidator, BeforeValidator, ByteSize, Field, TypeAdapter
 
 # The service's name becomes a unit, a folder and a link.
 SERVICE_NAME = re.compile(r"[a-z0-9]([a-z0-9._-]{0,46}[a-z0-9])?")
@@ -19,6 +19,10 @@ SERVICE_NAME = re.compile(r"[a-z0-9]([a-z0-9._-]{0,46}[a-z0-9])?")
 _SPAN = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|min|m|h)?")
 _UNIT = {"ms": 0.001, "s": 1.0, "min": 60.0, "m": 60.0, "h": 3600.0, None: 1.0}
 _SIZE = re.compile(r"\d+(\.\d+)?\s*([kmgtpe]i?)?b?", re.IGNORECASE)
+_NUMBER = re.compile(r"\d+(\.\d+)?")
+_BYTES: TypeAdapter[ByteSize] = TypeAdapter(ByteSize)
+LEAST = 1 << 20  # bytes; no size of a description is below, but 0
+FEW = "less than 1 MiB is never meant"
 _ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _SECRET_ENV = re.compile(r"(^|_)(TOKEN|SECRET|PASSWORD|PASSWD|API_?KEY|(ACCESS|SECRET)_KEY)$")
 _HOST_NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]{0,252}[A-Za-z0-9])?")
@@ -47,8 +51,17 @@ def _size(value: object) -> object:
     """Only shapes that pydantic reads as it should: it takes "1e3" and a bare true, too."""
     whole = isinstance(value, int) and not isinstance(value, bool) and value >= 0
     if whole or (isinstance(value, str) and _SIZE.fullmatch(value.strip())):
-        return value
+        return _large(value)
     raise ValueError("a size is a number of bytes, or text such as 32GiB (2^30) or 40GB (10^9)")
+
+
+def _large(value: object) -> object:
+    """The value, unless it is of a few bytes: 32 for 32GiB would silently demand nothing."""
+    if int(_BYTES.validate_python(value)) >= LEAST or not re.search("[1-9]", text := str(value)):
+        return value
+    bare = _NUMBER.fullmatch(text.strip())
+    hint = f"did you mean {bare[0]}GiB?" if bare else "write for example 32GiB"
+    raise ValueError(f"{'a number alone is bytes, and ' if bare else ''}{FEW}; {hint}")
 
 
 def folder(value: str) -> str:

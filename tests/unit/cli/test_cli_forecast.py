@@ -487,6 +487,8 @@ def test_each_step_is_explained(offline):
         (("--gpu-free-before", 20, "--gpu-free-after", 30), "is more than --gpu-free-before"),
         (("--gpu-total", 80, "--gpu-free-before", 90), "is more than --gpu-total"),
         (("--headroom", "much"), "--headroom much: is no size"),
+        (("--headroom", "20"), "--headroom 20: a number alone is bytes, and less than 1 MiB"),
+        (("--gpu-headroom", "5"), "did you mean 5GiB?"),
         (("--headroom", "-1GiB"), "is no size"),
         (("--journal", "none.log"), "there is no file none.log"),
         (("--draft-config", "none.json"), "there is no file none.json"),

@@ -63,6 +63,10 @@ WRONG: list[tuple[dict[str, Any], list[str]]] = [
     ({"user": "root"}, ["not root"]),
     ({"user": "a b"}, ["is not a user name"]),
     ({"memory": {"min_available": "32 gigs"}}, ["32GiB (2^30) or 40GB (10^9)"]),
+    ({"memory": {"min_available": 32}}, ["key memory.min_available", "did you mean 32GiB?"]),
+    ({"memory": {"min_available": "0.5"}}, ["key memory.min_available", "did you mean 0.5GiB?"]),
+    ({"model": {"path": "/m", "size": "540"}}, ["key model.size", "did you mean 540GiB?"]),
+    ({"memory": {"min_available": "500kB"}}, ["less than 1 MiB is never meant; write for"]),
     ({"memory": {"swap": "forbit"}}, ["allowed: forbid, allow", "did you mean forbid?"]),
     ({"timing": {"drain": "1 fortnight"}}, ["90s, 15min, 2h"]),
     ({"timing": {"drain": -1}}, ["out of range"]),
@@ -179,3 +183,9 @@ def test_validate_says_once_what_hosts_share() -> None:
     assert [p.host for p in validate(wrong)] == ["h1, h2"]
     assert [p.host for p in validate(wrong, ["h2"])] == ["h2"]
     assert validate(document()) == []
+
+
+@pytest.mark.parametrize("size", [0, "0", "0GiB", 34359738368, "34359738368", "1MiB", "0.5GiB"])
+def test_sizes_that_may_be_meant(size: Any) -> None:
+    services, found = check({"k": with_(memory={"min_available": size})}, {})
+    assert not found and "k" in services
