@@ -10,6 +10,7 @@ from typing import Any
 
 from opsctl.ansible.action import Action
 from opsctl.ansible.described import described
+from opsctl.errors import Refused
 from opsctl.rollout.staging import Staged, refuse, stage
 
 BULKY = ("processes", "start", "manifest")  # no plan without changes looks at these
@@ -22,6 +23,8 @@ class ActionModule(Action):
         name = str(self.task_vars["inventory_hostname"])
         services = described([name], self.task_vars, self._loader)[name].services
         override = str(self.args.get("override") or "")
+        if override and not override.strip():
+            raise Refused("service_override is blank: it takes a reason in words")
         staged = stage(self.host, services, check=self.check, override=override)
         # With --check the roles before this one have changed nothing either: what they would have
         # put right is told, and is no reason to fail.

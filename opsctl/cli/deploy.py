@@ -10,7 +10,7 @@ import typer
 from opsctl.cli import fleet, planfiles
 from opsctl.cli.changing import spanned, watch_limit
 from opsctl.cli.console import explain, talk
-from opsctl.cli.frame import Change, Settings
+from opsctl.cli.frame import Change, Settings, worded
 from opsctl.cli.plan import CANARY, OVERRIDE
 from opsctl.cli.planning import describe, look_ahead, show_plan, steps_of
 from opsctl.errors import NothingSelected, Refused, StalePlan
@@ -29,7 +29,7 @@ def deploy(
             metavar="SERVICE|FILE", help="All, if none is named; or what `plan --out` wrote."
         ),
     ] = None,
-    override_forecast: Annotated[str, OVERRIDE] = "",
+    override_forecast: Annotated[str | None, OVERRIDE] = None,
     canary: Annotated[str, CANARY] = "",
     max_age: Annotated[
         str, typer.Option("--max-age", metavar="TIME", help="How old a plan file may be.")
@@ -42,15 +42,16 @@ def deploy(
     also makes the user, installs the engine, checks driver and model, and then does the same as
     this command.
     """
+    override = worded("--override-forecast", override_forecast)
     limit = watch_limit(change)
     longest = spanned("--max-age", max_age)
     if path := planfiles.meant(services):
-        _nothing_else(path, settings, override_forecast, canary)
+        _nothing_else(path, settings, override, canary)
         _deploy_file(path, settings, change, limit, longest)
         return
     chosen, described = describe(settings, services)
     with fleet.opened(chosen) as reached:
-        found = look_ahead(reached, described, override_forecast, canary)
+        found = look_ahead(reached, described, override, canary)
         _carry_out(reached, found, settings, change, limit)
 
 

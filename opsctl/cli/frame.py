@@ -18,7 +18,7 @@ from typing import Annotated, Any, get_type_hints
 
 import typer
 
-from opsctl.errors import NothingSelected, OpsctlError
+from opsctl.errors import NothingSelected, OpsctlError, Refused
 
 
 class Output(StrEnum):
@@ -100,8 +100,9 @@ class Change:
     ] = False
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False
     reason: Annotated[
-        str, typer.Option("--reason", metavar="TEXT", help="Why; kept in the lock and the audit.")
-    ] = ""
+        str | None,
+        typer.Option("--reason", metavar="TEXT", help="Why; kept in the lock and the audit."),
+    ] = None
     timeout: Annotated[
         str | None,
         typer.Option(
@@ -114,6 +115,18 @@ class Change:
     detach: Annotated[
         bool, typer.Option("--detach", help="Start it and return; the host finishes by itself.")
     ] = False
+
+    @property
+    def why(self) -> str:
+        """Raises Refused for a reason that says nothing."""
+        return worded("--reason", self.reason)
+
+
+def worded(option: str, text: str | None) -> str:
+    """A reason as it was typed; "" if none was. Raises Refused for one that says nothing."""
+    if text is not None and not text.strip():
+        raise Refused(f"{option} {text!r} is empty: it takes a reason in words")
+    return text or ""
 
 
 _GROUPS: tuple[type[Any], ...] = (Settings, Change)
@@ -133,7 +146,14 @@ def framed(run: Callable[..., None]) -> Callable[..., None]:
             arguments = {
                 k: settings if isinstance(v, Settings) else v for k, v in arguments.items()
             }
-        end = ended(lambda: run(**arguments), settings)
+
+        def checked() -> None:
+            for group in arguments.values():
+                if isinstance(group, Change):
+                    _ = group.why  # before anything is asked of any host
+            run(**arguments)
+
+        end = ended(checked, settings)
         if end:
             raise typer.Exit(end)
 

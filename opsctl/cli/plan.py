@@ -9,7 +9,7 @@ import typer
 
 from opsctl.cli import fleet, planfiles
 from opsctl.cli.console import talk
-from opsctl.cli.frame import Settings
+from opsctl.cli.frame import Settings, worded
 from opsctl.errors import ChangesPending
 
 OVERRIDE = typer.Option(
@@ -32,7 +32,7 @@ def plan(
         Path | None,
         typer.Option("--out", metavar="FILE", help="Write the plan, for `opsctl deploy FILE`."),
     ] = None,
-    override_forecast: Annotated[str, OVERRIDE] = "",
+    override_forecast: Annotated[str | None, OVERRIDE] = None,
     canary: Annotated[str, CANARY] = "",
 ) -> None:
     """Say what `deploy` would do, and what would come of it.
@@ -47,14 +47,17 @@ def plan(
     from opsctl.cli.planning import describe, look_ahead, show_plan
     from opsctl.views.plan import pending
 
+    override = worded("--override-forecast", override_forecast)
     chosen, described = describe(settings, services)
     with fleet.opened(chosen) as reached:
-        found = look_ahead(reached, described, override_forecast, canary)
+        found = look_ahead(reached, described, override, canary)
     steps = show_plan(found, settings)
     if error := found.error():
+        if out is not None:
+            talk(f"not written: {out}: the plan cannot be carried out")
         raise error
     if out is not None:
-        asked = planfiles.asked(settings, services or (), override_forecast, canary)
+        asked = planfiles.asked(settings, services or (), override, canary)
         planfiles.write(out, planfiles.of(found, asked))
         talk(f"written: {out}; carry it out with: opsctl deploy {out}")
     if exit_code and (wanted := pending(steps)):

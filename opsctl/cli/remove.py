@@ -12,7 +12,7 @@ from opsctl.cli.console import data, talk
 from opsctl.cli.frame import Change, Output, Settings
 from opsctl.errors import NothingSelected, OpsctlError, Refused
 from opsctl.views.plan import Step, pending
-from opsctl.views.undescribed import of_other_hands
+from opsctl.views.undescribed import by_hand, of_other_hands
 
 if TYPE_CHECKING:
     from opsctl.inventory import Selected
@@ -50,7 +50,7 @@ def remove(
         for step in pending(steps):
             work.setdefault(step.host, []).append(step.service)
         done = reached.each(
-            lambda host: [_remove(host, name, change.reason, limit) for name in work[host.name]],
+            lambda host: [_remove(host, name, change.why, limit) for name in work[host.name]],
             among=list(work),
             # Later than the hosts' own limit: what gives up there gives its lock back.
             timeout=limit * max(map(len, work.values()), default=1) + fleet.ANSWER,
@@ -89,7 +89,8 @@ def _steps(said: dict[str, Any], leftovers: dict[str, list[str]]) -> list[Step]:
                 steps.append(Step(host, name, "", "is not there"))
             elif of_other_hands(service):
                 raise Refused(
-                    f"{host}: {service['unit']} was not written by opsctl", hint="remove it by hand"
+                    f"{host}: {service['unit']} was not written by opsctl",
+                    hint=f"by hand, on {host}: {by_hand(service)}",
                 )
             else:
                 steps.append(Step(host, name, "remove", f"is {state}"))

@@ -55,7 +55,7 @@ def carry_out(
         results = rollout.run(
             reached.reached(),
             plan,
-            reason=change.reason,
+            reason=change.why,
             releases=releases,
             observer=watcher.see,
             limits=rollout.Limits(watch=limit),

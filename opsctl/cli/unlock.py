@@ -42,7 +42,7 @@ def unlock(
         steps = [Step(host, service, "unlock", line(lock)) for host, lock in locks.items()]
         if not agreed(steps, chosen, settings, change, always=True):
             return
-        who = ("--by", whoami(), "--reason", change.reason)
+        who = ("--by", whoami(), "--reason", change.why)
         done = reached.each(
             lambda host: call(
                 host, "unlock", service, "--run", str(locks[host.name]["run"]), *who, timeout=limit

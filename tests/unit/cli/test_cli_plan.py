@@ -142,10 +142,27 @@ def test_an_override_makes_it_possible(planned):
     assert done.exit_code == 0 and "overridden: owner agreed" in done.stdout
 
 
+@pytest.mark.parametrize("text", ["", "   ", "\t"])
+@pytest.mark.parametrize(
+    ("verb", "option"),
+    [
+        ("plan", "--override-forecast"),
+        ("deploy", "--override-forecast"),
+        ("deploy", "--reason"),
+        ("restart", "--reason"),
+    ],
+)
+def test_a_reason_that_says_nothing_is_refused_by_name(planned, verb, option, text):
+    done = planned(verb, option, text)
+    assert done.exit_code == 2 and f"{option} {text!r} is empty" in done.stderr
+    assert not planned.hosts["h1"].calls
+
+
 def test_a_plan_that_cannot_be_done_is_not_written(planned, tmp_path):
     poor(planned, "h1")
     out = tmp_path / "p.json"
-    assert planned("plan", "--out", out).exit_code == 8
+    done = planned("plan", "--out", out)
+    assert done.exit_code == 8 and f"not written: {out}" in done.stderr
     assert not out.exists()
 
 
