@@ -30,9 +30,12 @@ Version = Annotated[str, typer.Argument(metavar="VERSION", help="For example 0.5
 @framed
 def list_catalogues(settings: Settings) -> None:
     """Show the versions that opsctl knows, with their flags."""
+    from opsctl.engine import store
     from opsctl.views.catalog import rows, table
 
     found = rows()
+    for version, wrong in store.broken().items():
+        talk(f"{wrong}; make it anew: opsctl catalog add {version}")
     if settings.form is Output.text:
         show(table(found), settings)
     else:

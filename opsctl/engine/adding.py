@@ -89,5 +89,5 @@ def _changed(texts: Mapping[Path, str]) -> dict[Path, str]:
     return {
         path: text
         for path, text in texts.items()
-        if not path.is_file() or path.read_text(encoding="utf-8") != text
+        if not path.is_file() or path.read_bytes() != text.encode()
     }

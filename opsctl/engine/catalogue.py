@@ -163,15 +163,16 @@ def versions() -> list[str]:
 
 @cache
 def catalogue(version: str) -> Catalogue:
-    """The catalogue of exactly `version`. Raises SpecError: there is none, and what makes one;
-    OpsctlError: its file cannot be read."""
+    """The catalogue of exactly `version`. Raises SpecError: there is none, or its file cannot be
+    read, and what makes one."""
     known = versions()
     if version not in known:
         command = f"read it from the released package: opsctl catalog add {version}"
+        wrong = store.broken().get(version, "no catalogue of flags for this version of SGLang")
         raise SpecError(
             [
                 Problem(
-                    "no catalogue of flags for this version of SGLang",
+                    wrong,
                     key="engine.version",
                     value=str(version),
                     allowed=", ".join(order.nearest(version, known)) + ", …",

@@ -41,7 +41,26 @@ def added() -> Path:
 
 @cache
 def where() -> dict[str, Traversable]:
-    """The file of each version, oldest version first. opsctl's own count more than added ones."""
+    """The file of each version, oldest version first. opsctl's own count more than added ones; an
+    added one that cannot be read is none (`broken`): it must not stop what other versions need."""
+    found = _files()
+    return {v: found[v] for v in sorted(found, key=age) if v not in broken()}
+
+
+@cache
+def broken() -> dict[str, str]:
+    """Versions whose added file cannot be read → what is wrong with it."""
+    found: dict[str, str] = {}
+    for version, file in _files().items():
+        if not own().joinpath(file.name).is_file():
+            try:
+                _read(file)
+            except OpsctlError as error:
+                found[version] = str(error)
+    return found
+
+
+def _files() -> dict[str, Traversable]:
     found: dict[str, Traversable] = {}
     for folder in (added(), own()):
         try:
@@ -49,7 +68,7 @@ def where() -> dict[str, Traversable]:
         except OSError:
             continue  # nothing was ever added
         found |= {v: p for p in names if is_version(v := p.name.removesuffix(".json"))}
-    return {version: found[version] for version in sorted(found, key=age)}
+    return found
 
 
 @cache
@@ -78,7 +97,7 @@ def _read(file: Traversable) -> dict[str, Any]:
     except (OSError, ValueError, KeyError, AttributeError, TypeError) as error:
         raise OpsctlError(
             f"the catalogue {file} cannot be read: {error}",
-            hint=f"make it anew: opsctl catalog add {file.name.removesuffix('.json')} --force",
+            hint=f"make it anew: opsctl catalog add {file.name.removesuffix('.json')}",
         ) from error
     return found
 

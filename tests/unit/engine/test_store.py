@@ -13,7 +13,7 @@ from opsctl.engine.adding import added
 from opsctl.engine.source import Package
 from opsctl.errors import OpsctlError, Refused
 
-CACHES = (store.where, store.table, store.names, catalogue)
+CACHES = (store.where, store.broken, store.table, store.names, catalogue)
 
 
 def forget() -> None:
@@ -87,8 +87,12 @@ def test_a_file_that_is_cut_short_is_named(data: Path, text: str) -> None:
     keep({data / "0.5.99.json": text})
     with pytest.raises(OpsctlError, match=r"0\.5\.99\.json cannot be read") as caught:
         catalogue("0.5.99")
-    assert "opsctl catalog add 0.5.99" in caught.value.hint
+    assert "opsctl catalog add 0.5.99" in str(caught.value)
+    assert "--force" not in str(caught.value)
     assert catalogue("0.5.23").flags  # the others are as they were
+    assert "0.5.99" not in versions() and [*store.broken()] == ["0.5.99"]
+    keep(dict(added("0.5.99", package('"--tp-size", type=int')).files))  # as it is told
+    assert list(catalogue("0.5.99").flags) == ["tp-size"] and not store.broken()
 
 
 def test_files_that_are_no_catalogues_are_passed_over(data: Path) -> None:
