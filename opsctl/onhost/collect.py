@@ -178,7 +178,8 @@ def standing(store: Optional[Store], state: UnitState) -> Dict[str, Any]:
 
 def _zero(store: Store) -> Optional[Dict[str, Any]]:
     """The unit that stood there before opsctl, if it is kept: what would keep it from starting,
-    and whether it hands keys over in its command line, where every user of the host reads them."""
+    whether it hands keys over in its command line, where every user of the host reads them, and
+    the unit of another name that it was."""
     unit = store.release_unit(ZERO)
     if unit is None:
         return None
@@ -186,6 +187,7 @@ def _zero(store: Store) -> Optional[Dict[str, Any]]:
     return {
         "missing": zero.missing(store, outside.exists, outside.user_exists),
         "keys": zero.keys_shown(store),
+        "moved_from": zero.moved_from(store) or None,
     }
 
 

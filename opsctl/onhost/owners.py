@@ -90,12 +90,14 @@ def keeper(pid: int) -> Tuple[str, str]:
 
 
 def told(pid: int, engine: bool) -> str:
-    """A process that holds what a start needs. `engine`: it is SGLang's server: then how it gives
-    it back, too, since no release takes it over as it runs."""
+    """A process that holds what a start needs, and how it gives it back. `engine`: it is SGLang's
+    server: then a release can take its unit's place."""
     group = hostfacts.read(f"/proc/{pid}/cgroup")
     who = f"PID {pid} ({hostfacts.read(f'/proc/{pid}/comm').strip()})"
     kind, name, runtime = owner(group.strip().rsplit("\n", 1)[-1])
     if kind == "unit":
+        if engine and "@" in name:  # a template's: takes_over names no instance
+            return f"{who} of {name}, an SGLang server: first systemctl disable --now {name}"
         advice = f"takes_over: {name} in the description replaces it, if that unit is its own"
         return f"{who} of {name}" + (f", an SGLang server: {advice}" if engine else "")
     if kind == "container":
@@ -105,5 +107,6 @@ def told(pid: int, engine: bool) -> str:
     else:
         by, advice = keeper(pid)
         who += f" of {by}" if user_unit(group)[1] else f", in no unit ({by})"
-    again = f", an SGLang server, which a takeover has to start anew; stop it first: {advice}"
-    return who + (again if engine else "")
+    if engine:
+        who += ", an SGLang server, which a takeover has to start anew"
+    return f"{who}; stop it first: {advice}"

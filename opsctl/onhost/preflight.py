@@ -102,9 +102,15 @@ def _text(path: str) -> str:
 
 
 def _holder(pid: int) -> str:
+    """Of an engine's rank, which its server ends with, the server is told."""
     from opsctl.onhost import owners, running
 
-    return owners.told(pid, running.is_server(_text(f"/proc/{pid}/cmdline").split("\0")[:-1]))
+    above = pid
+    while above > 1:
+        if running.is_server(_text(f"/proc/{above}/cmdline").split("\0")[:-1]):
+            return owners.told(above, True)
+        above = owners.parent(above)
+    return owners.told(pid, False)
 
 
 def listening_inode(table: str, port: int) -> str:

@@ -37,7 +37,9 @@ def _take_off(store: Store, systemd: Systemd) -> List[str]:
     _no_guard(store, systemd)
     standing = store.standing()
     if standing == "foreign" and not store.marked(files.read(store.unit_path) or b""):
-        raise Refused(f"{store.unit} was not written by opsctl", hint="remove it by hand")
+        raise Refused(
+            f"{store.unit} was not written by opsctl", hint=f"systemctl cat {store.unit} shows it"
+        )
     systemd.stop(store.unit)
     if standing:
         systemd.disable(store.unit)

@@ -30,6 +30,23 @@ def of_other_hands(service: Mapping[str, Any]) -> bool:
     return release.get("running") == "0" and not release.get("edited")
 
 
+def by_hand(service: Mapping[str, Any]) -> str:
+    """What takes such a unit off its host, command by command: its files are not ours to delete.
+    Files of ours are named, too; and the unit of another name that it was kept from."""
+    unit, folder = service["unit"], f"/etc/systemd/system/{service['unit']}.d"
+    zero = (service.get("release") or {}).get("zero")
+    told = f"systemctl disable --now {unit}; "
+    if zero is None:
+        return f"{told}`systemctl cat {unit}` shows its files; none of them is opsctl's"
+    dropins = any(path.startswith(f"{folder}/") for path in service.get("dropins") or ())
+    told += f"rm /etc/systemd/system/{unit}; " + (f"rm -r {folder}; " if dropins else "")
+    told += f"systemctl daemon-reload; rm -r /etc/opsctl/{service['service']} (its releases, and "
+    told += "release 0, the copy of that unit)"
+    if other := zero.get("moved_from"):
+        told += f"; {other}, which it came from, is still there: systemctl enable --now {other}"
+    return told
+
+
 def verdict(service: Mapping[str, Any]) -> str:
     """The status of its check; "" for a service that is described."""
     checks = service.get("checks") or ()

@@ -5,6 +5,7 @@ import json
 import pytest
 
 from opsctl.remote.host import Answer
+from opsctl.views.undescribed import by_hand
 
 FOREIGN = {"release": {"running": "0"}, "manifest": None, "health": "unknown", "start": {}}
 
@@ -134,4 +135,16 @@ def test_a_unit_of_other_hands_is_not_removed(cli):
     done = cli("remove", "kimi", "router", "--limit", "h1", "--yes")
     assert done.exit_code == 2
     assert "h1: sglang-router.service was not written by opsctl" in done.stderr
+    assert "systemctl disable --now sglang-router.service" in done.stderr
     assert removed(cli, "h1") == []
+
+
+def test_what_takes_release_0_off_its_host_is_named():
+    unit, folder = "sglang-kimi.service", "/etc/systemd/system/sglang-kimi.service.d"
+    service = {"service": "kimi", "unit": unit, "dropins": [f"{folder}/10-limits.conf"]}
+    own = by_hand({**service, "release": {"zero": {"moved_from": None}}})
+    assert f"rm /etc/systemd/system/{unit}; rm -r {folder}; systemctl daemon-reload; " in own
+    assert "rm -r /etc/opsctl/kimi" in own and "enable --now" not in own
+    moved = by_hand({**service, "dropins": [], "release": {"zero": {"moved_from": "llm.service"}}})
+    assert folder not in moved and moved.endswith("systemctl enable --now llm.service")
+    assert "/etc/opsctl" not in by_hand({**service, "release": {"zero": None}})

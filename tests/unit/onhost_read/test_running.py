@@ -102,6 +102,11 @@ def test_which_main_processes_are_there_for_the_engine_alone(
          "PID 7 (python) of llm.service, an SGLang server: takes_over: llm.service in the "
          "description replaces it, if that unit is its own"),
         ("0::/system.slice/nginx.service", "systemd", False, "PID 7 (python) of nginx.service"),
+        ("0::/system.slice/system-llm.slice/llm@2.service", "systemd", True,
+         "PID 7 (python) of llm@2.service, an SGLang server: first systemctl disable --now "
+         "llm@2.service"),
+        ("0::/user.slice/x.scope", "systemd", False,
+         "PID 7 (python), in no unit (nohup or the like); stop it first: kill 7"),
         ("9:name=systemd:/user.slice/user-0.slice/session-3.scope\n0::/user.slice/x.scope",
          "systemd", True,
          "PID 7 (python), in no unit (nohup or the like), an SGLang server, which a takeover has "
