@@ -87,7 +87,8 @@ def with_key(repository: dict[str, Any], variable: str) -> dict[str, Any]:
     try:
         content = Path(key).expanduser().read_bytes()
     except OSError as error:
-        problem = Problem(str(error), key=f"{variable}.key", value=key)
+        message = f"this file of the controller cannot be read: {error.strerror or error}"
+        problem = Problem(message, key=f"{variable}.key", value=key)
         raise SpecError([problem]) from None
     return repository | {"b64": base64.b64encode(content).decode()}
 

@@ -163,14 +163,42 @@ def _read_host(name: str, hostvars: Any, loader: Any, problems: Problems) -> dic
         for key, value in raw.items()
         if _CONNECTION.fullmatch(str(key)) and value is not None
     }
+    _refuse_ports(connection, values)
     origins = {key: place for key, place in values.origins.items() if key.startswith("sglang_")}
+    try:
+        set_elsewhere = settings(connection)
+    except AnsibleError as error:
+        problems.add(Problem(_first_line(error), host=name))
+        set_elsewhere = {}
     return {
-        "vars": settings(connection) | connection,
+        "vars": set_elsewhere | connection,
         "sglang_services": document.get("sglang_services") or {},
         "sglang_overrides": document.get("sglang_overrides") or {},
         "groups": sorted(str(group) for group in raw.get("group_names", ())),
         "origins": origins,
     }
+
+
+def _refuse_ports(connection: dict[str, Any], values: Values) -> None:
+    """Takes out what is no port: Ansible would end the reading of all hosts, naming the first."""
+    for key in ("ansible_port", "ansible_ssh_port"):
+        value = connection.get(key)
+        if value in (None, ""):
+            continue
+        text = str(value).strip()
+        if isinstance(value, bool) or not text.isdecimal() or not 0 < int(text) < 65536:
+            del connection[key]
+            place = values.origins.get(key, "")
+            values.problems.add(
+                Problem(
+                    "is no port",
+                    file=place,
+                    host=values.host,
+                    key=key,
+                    value=repr(value),
+                    allowed="1 to 65535",
+                )
+            )
 
 
 def _templar(loader: Any, variables: dict[str, Any]) -> Any:

@@ -7,6 +7,7 @@ guard across a reboot; the packages are moved by the program of the role `nvidia
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from opsctl.ansible import program, rolevars
@@ -27,6 +28,7 @@ from opsctl.rollout.driverhost import Program, roll
 from opsctl.rollout.order import ordered
 from opsctl.rollout.run import new_run, utc, whoami
 from opsctl.rollout.steps import Order
+from opsctl.spec import together
 
 ROLE = "nvidia_driver"
 LOOK = 180.0  # s for all hosts together: a package manager, nvidia-smi and doctor are asked
@@ -51,6 +53,7 @@ class ActionModule(Action):
         if wrong:
             raise SpecError(wrong)
         wishes = wished(names, entries, hostvars, self._loader)
+        refuse_unreadable(wishes)
         hosts = {name: connect(resolve(name, entries[name].connection)) for name in names}
         try:
             plan = planned(names, wishes, looked(hosts, wishes))
@@ -93,6 +96,19 @@ def wished(
     return found
 
 
+def refuse_unreadable(wishes: Wishes) -> None:
+    """Raises SpecError for keys of repositories that cannot be read here, on the controller: no
+    host is asked then."""
+    problems = []
+    for name, given in wishes.items():
+        try:
+            driver_args(dict(given))
+        except SpecError as error:
+            problems += [replace(problem, host=name) for problem in error.problems]
+    if problems:
+        raise SpecError(together(problems))
+
+
 def asking(host: Host, given: Mapping[str, Any]) -> Program:
     """The role's program on one host: "look", "fetch", "install"."""
     args = driver_args(dict(given))
@@ -128,7 +144,7 @@ def looked(hosts: Mapping[str, Host], wishes: Wishes) -> dict[str, Seen]:
     if silent:
         kind = Unreachable if any(isinstance(e, Unreachable) for e in silent.values()) else None
         raise (kind or OpsctlError)(
-            "nothing was touched, since not every host answers: "
+            f"nothing was touched, since not every host {'answers' if kind else 'could be read'}: "
             + "; ".join(f"{n}: {t}" for n, t in folded((n, e.message) for n, e in silent.items())),
             step="driver",
             hint="leave a host out on purpose with --limit",

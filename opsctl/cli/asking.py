@@ -10,7 +10,10 @@ from opsctl.inventory import typed
 
 
 def ask_become_password() -> None:
-    """Raises Refused where there is no terminal, and for an empty answer."""
+    """Asks once, though -K may stand before the verb and after it. Raises Refused where there is
+    no terminal, and for an empty answer."""
+    if typed.given():
+        return
     with warnings.catch_warnings():
         warnings.simplefilter("error", getpass.GetPassWarning)  # it would be shown
         try:

@@ -76,7 +76,12 @@ def open_connection(target: Target) -> list[fabric.Connection]:
 
 
 def _open(stop: Target, gateway: fabric.Connection | None, name: str) -> fabric.Connection:
-    expected = _expected(stop, name)
+    try:
+        expected = _expected(stop, name)
+    except Unreachable:
+        if stop.name == name and gateway is None and not stop.proxy_command:
+            _refuse_dead(stop, name)
+        raise
     keys = Keys(stop)
     config = fabric.Config(
         lazy=True,  # no fabric.yml, no ~/.ssh/config: OpenSSH itself has already been asked
@@ -151,7 +156,7 @@ def _same(keys: Keys, **_: Any) -> Keys:
 
 # ---------------------------------------------------------------- the host's key
 def _expected(stop: Target, name: str) -> Known:
-    """What the known_hosts files say; a host that they do not name is not even called."""
+    """What the known_hosts files say; a host that they do not name is not asked to log in."""
     entries: list[known_hosts.Entry] = []
     for file in stop.known_hosts:
         try:
@@ -171,6 +176,15 @@ def _expected(stop: Target, name: str) -> Known:
             else f"connect once by `{stop.by_hand}` and check the fingerprint that it shows",
         )
     return found
+
+
+def _refuse_dead(stop: Target, name: str) -> None:
+    """Raises Unreachable for a host that is not there: its key is not what is wrong then. Nothing
+    is sent to it."""
+    try:
+        socket.create_connection((stop.address, stop.port), timeout=stop.connect_timeout).close()
+    except OSError as error:
+        raise unreachable(error, stop, name, None) from error
 
 
 def _unwanted(kinds: frozenset[str]) -> list[str]:
@@ -312,6 +326,8 @@ def unreachable(
             f"{where}: connected, but the host does not answer (frozen, or overloaded?) within "
             f"{_seconds(stop)} s"
         )
+    elif isinstance(error, OSError) and error.strerror:
+        message = f"{where}: {error.strerror}"
     elif isinstance(error, EOFError):
         message = f"{where} closed the connection before the login"
     else:

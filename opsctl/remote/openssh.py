@@ -97,6 +97,29 @@ def config_file(arguments: list[str]) -> tuple[str, ...]:
     return ()
 
 
+# Options that decide whether a login by hand works, and hold no secret (a ProxyCommand may).
+_TYPED = ("userknownhostsfile", "hostkeyalias", "identitiesonly", "identityagent")
+
+
+def to_type(arguments: list[str]) -> tuple[str, ...]:
+    """What of these arguments an operator has to type, too: files of settings and keys."""
+    found: list[str] = []
+    words = iter(arguments)
+    for word in words:
+        if word == "--":
+            break
+        if word[:2] not in ("-F", "-i", "-o"):
+            continue
+        option, value = word[:2], word[2:] or next(words, "")
+        key, _, said = value.partition("=")
+        if option == "-o" and key.strip().lower() == "identityfile":
+            option, value = "-i", said.strip().strip('"')
+        elif option == "-o" and key.strip().lower() not in _TYPED:
+            continue
+        found += [option, value]
+    return tuple(found)
+
+
 def parse(text: str) -> Options:
     """`ssh -G`'s answer by lower-case key, values in their order."""
     options: Options = {}

@@ -106,7 +106,8 @@ class Start:
         if self._answered > 1:
             raise self._sudo_error(
                 "sudo refuses ansible_become_password",
-                "it was tried once and will not be again; correct it in the vault, or give -K",
+                "it was tried once and will not be again; correct it in the vault, or give -K and "
+                "type it anew",
             )
         return True
 

@@ -6,6 +6,7 @@ asked (`ssh -G`) and not imitated. `resolve` is the only function here that runs
 
 from __future__ import annotations
 
+import shlex
 import subprocess
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -67,13 +68,15 @@ class Target:
     password: SecretStr | None = None  # of the login itself
     python: str = ""
     local: bool = False
+    options: tuple[str, ...] = ()  # of the inventory, that who types `ssh` needs as well
 
     @property
     def by_hand(self) -> str:
         """What an operator types to get there."""
         over = f" -J {','.join(jump.login for jump in self.jumps)}" if self.jumps else ""
         port = "" if self.port == 22 else f" -p {self.port}"
-        return f"ssh{over}{port} {self.user}@{self.address}"
+        more = f" {shlex.join(self.options)}" if self.options else ""
+        return f"ssh{more}{over}{port} {self.user}@{self.address}"
 
     @property
     def login(self) -> str:
@@ -117,6 +120,7 @@ def resolve(name: str, variables: Mapping[str, Any], config_of: ConfigOf | None 
         sudo=sudo,
         password=password,
         python=python,
+        options=openssh.to_type(arguments),
     )
 
 
@@ -169,6 +173,7 @@ def _jumps(
         if index == 0:
             chain += _jumps(hop.host, found, config, ask, depth + len(hops))
         # Its own ProxyCommand counts only where nothing else leads to it.
+        jump = replace(jump, options=config)
         chain.append(replace(jump, proxy_command="") if chain else jump)
     return tuple(chain)
 

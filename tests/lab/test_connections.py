@@ -275,10 +275,10 @@ def _inventory(folder: Path, found: dict[str, dict[str, Any]]) -> None:
 
 # What doctor finds of each way, with a word of what it says and of what it says to do.
 FOUND: dict[str, tuple[str, str, str]] = {
-    "direct": ("ssh-login", "refuses the login of inner", "ssh-copy-id|ssh inner@"),
-    "no_bastion": ("ssh-jump", "10.77.0.99 port 22", "ssh root@10.77.0.99"),
-    "no_command": ("ssh-jump", "10.77.0.99", "ssh inner@"),
-    "strange_bastion": ("ssh-host-key", "10.77.0.98 is not known", "ssh root@10.77.0.98"),
+    "direct": ("ssh-login", "refuses the login of inner", "ssh-copy-id|inner@"),
+    "no_bastion": ("ssh-jump", "10.77.0.99 port 22", "root@10.77.0.99"),
+    "no_command": ("ssh-jump", "10.77.0.99", "inner@"),
+    "strange_bastion": ("ssh-host-key", "10.77.0.98 is not known", "root@10.77.0.98"),
     "closed_bastion": ("ssh-jump", "the jump host {bastion} will not", "AllowTcpForwarding"),
     "no_password": ("sudo-refused", "sudo: a password is required", "ansible_become_password"),
     "wrong": ("sudo-refused", "sudo refuses ansible_become_password of mallory", "once"),

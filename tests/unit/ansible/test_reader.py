@@ -79,6 +79,18 @@ def test_templates_are_filled_in_per_host_and_types_kept(tmp_path: Path) -> None
     assert h2["sglang_overrides"] == {"kimi": {"flags": {"hicache-ratio": 3}}}
 
 
+def test_what_is_no_port_is_told_of_its_host_and_the_rest_is_read(tmp_path: Path) -> None:
+    path = inventory(tmp_path, ratio="ratio: 2.5\n      ansible_port: abc")
+    done, found = read(path)
+    assert done.returncode == 2
+    assert (
+        "host h2, key ansible_port: is no port (value: 'abc'); allowed: 1 to 65535" in done.stdout
+    )
+    assert [(p["host"], p["key"]) for p in found["unread"]] == [("h2", "ansible_port")]
+    assert found["hosts"]["h1"]["vars"]["ansible_host"] == "192.0.2.11"
+    assert "ansible_port" not in found["hosts"]["h2"]["vars"]
+
+
 def test_origins_and_sources(tmp_path: Path) -> None:
     _, found = read(inventory(tmp_path))
     group = tmp_path / "group_vars" / "kimi.yml"

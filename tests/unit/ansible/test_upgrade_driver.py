@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from opsctl.ansible import program, upgrade_driver
-from opsctl.errors import OpsctlError
+from opsctl.errors import OpsctlError, SpecError
 from opsctl.rollout.driverend import Ended
 from tests.unit.rollout.test_driver_roll_plan import FOUND, SETTLED, seen
 
@@ -67,3 +68,16 @@ def test_the_host_that_ended_the_roll_is_told_with_its_state_and_what_to_type() 
     ]
     assert "failed" not in upgrade_driver.result(ended[:1])
     assert not upgrade_driver.result([Ended("h1", "unchanged")])["changed"]
+
+
+def test_a_key_that_is_not_on_the_controller_is_told_before_any_host_is_asked(
+    tmp_path: Path,
+) -> None:
+    wish = {"branch": "580", "version": "", "repository": {"key": str(tmp_path / "no.asc")}}
+    upgrade_driver.refuse_unreadable({"h1": wish | {"branch": ""}})
+    with pytest.raises(SpecError) as caught:
+        upgrade_driver.refuse_unreadable({"h1": wish, "h2": wish})
+    assert str(caught.value).startswith(
+        "host h1, h2, key nvidia_driver_repository.key: "
+        "this file of the controller cannot be read: No such file or directory"
+    )

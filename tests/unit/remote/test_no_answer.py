@@ -27,3 +27,27 @@ def test_a_frozen_host_is_told_in_our_words(tmp_path):
         f"127.0.0.1 port {port}: connected, but the host does not answer (frozen, or overloaded?) "
         "within 1 s"
     )
+
+
+@pytest.mark.parametrize(
+    ("address", "words"),
+    [
+        ("127.0.0.1", "127.0.0.1 port {port}: Connection refused"),
+        ("no-such-host.invalid", "the name no-such-host.invalid cannot be resolved"),
+    ],
+)
+def test_a_host_that_is_not_there_is_not_told_as_one_whose_key_is_not_known(address, words):
+    with socket.create_server(("127.0.0.1", 0)) as closed:
+        port = closed.getsockname()[1]
+    with pytest.raises(Unreachable) as told:
+        open_connection(Target("h1", address, port, agent=False, connect_timeout=1))
+    assert words.format(port=port) in told.value.message
+    assert told.value.step == "connect"
+
+
+def test_one_that_is_there_is_told_as_one_whose_key_is_not_known():
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        port = listening.getsockname()[1]
+        with pytest.raises(Unreachable) as told:
+            open_connection(Target("h1", "127.0.0.1", port, agent=False, connect_timeout=1))
+    assert told.value.message == f"the host key of [127.0.0.1]:{port} is not known"
