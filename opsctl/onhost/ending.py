@@ -68,6 +68,8 @@ def close(
     if not _told(store, run):
         entry = {key: document.get(key) for key in ("run", "op", "owner", "reason")}
         entry.update({key: result[key] for key in ("outcome", "release", "seconds", "cause")})
+        if result["outcome"] == "rolled_back":  # `release` is the one that serves again
+            entry["failed"] = result.get("target") or document.get("target")
         with suppress(OSError):
             store.audit({"time": time.time(), **entry})
         event = {"event": "result", **result}

@@ -14,7 +14,7 @@ import time
 from pathlib import PurePosixPath
 from typing import Any, Dict, List, Mapping, Tuple
 
-from opsctl.onhost import bundle, files, preflight, records
+from opsctl.onhost import bundle, files, locks, preflight, records
 from opsctl.onhost.preflight import Outside
 from opsctl.onhost.store import ZERO, Places, Refused, Store, replace_folder
 from opsctl.onhost.systemd import Systemd
@@ -64,6 +64,8 @@ def stage(
     restart = store.standing() != digest
     serves = not restart and store.confirmed() == digest
     starts = not serves or systemd.show(store.unit).active != "active"
+    if plan != "same" and not check and not starts:  # a start has a line of its own
+        _audit(store, digest, wanted)
     return {
         "changed": changed,
         "diff": _diff(store, digest, standing, wanted[store.unit][1]),
@@ -71,6 +73,21 @@ def stage(
         "restart": restart,
         "problems": _problems(store, systemd, document, wanted) if starts else [],
     }
+
+
+def _audit(store: Store, digest: str, wanted: Mapping[str, File]) -> None:
+    """What changes without a restart (least memory, an override) is a change all the same. `owner`
+    and `run` are those of the lock; null where a role stages, which takes none."""
+    manifest = json.loads(wanted["release.json"][1].decode())
+    lock = locks.read(store) or {}
+    override = (manifest.get("expect") or {}).get("override")
+    entry = {key: lock.get(key) for key in ("run", "owner", "reason")}
+    if override and override not in (entry["reason"] or ""):
+        told = f"forecast overridden: {override}"
+        entry["reason"] = f"{entry['reason']}; {told}" if entry["reason"] else told
+    entry.update({"op": "stage", "outcome": "staged", "release": digest})
+    least = (manifest.get("memory") or {}).get("min_available")
+    store.audit({"time": time.time(), **entry, "min_available": least})
 
 
 def _problems(

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from opsctl.onhost import files, locks
+from opsctl.onhost import ending, files, locks
 from opsctl.onhost.remove import remove, stop
 from opsctl.onhost.store import Places, Refused, Store
 from opsctl.onhost.systemd import CallFailed, UnitState
@@ -75,3 +75,15 @@ def test_a_run_that_gives_its_own_lock_back_is_told_by_its_own_line(store: Store
     idle: Any = Fake()
     locks.free(store, idle, "r-1")
     assert lines(store) == []
+
+
+@pytest.mark.parametrize("outcome", ["confirmed", "rolled_back"])
+def test_a_run_that_was_rolled_back_names_the_release_that_failed(
+    store: Store, outcome: str
+) -> None:
+    store.run("r").mkdir(parents=True)
+    result = {"outcome": outcome, "release": "a" * 64, "target": "b" * 64}
+    ending.close(store, "r", {"run": "r", "op": "swap"}, {**result, "seconds": 1.0, "cause": ""})
+    (line,) = lines(store)
+    assert line["release"] == "a" * 64
+    assert line.get("failed") == ("b" * 64 if outcome == "rolled_back" else None)

@@ -250,3 +250,21 @@ def test_old_releases_go_but_none_that_is_wanted_back(places: Places) -> None:
         if n == 2:
             store.install(digest)
     assert set(store.staged()) == {*digests[:3], *digests[-6:]}
+
+
+def test_what_is_staged_without_a_restart_stands_in_the_history(places: Places) -> None:
+    store = Store("kimi", places)
+    put(places, bundle())
+    assert not (store.var / "history.jsonl").exists()  # its start will have a line
+    store.install(A)
+    store.write_confirmed(A)
+    told = {"digest": A, "memory": {"min_available": 7}, "expect": {"override": "owner agreed"}}
+    changed = bundle(**{"release.json": (0o644, json.dumps(told).encode())})
+    stage(places, Systemd(places, "active"), changed, check=True)  # type: ignore[arg-type]
+    assert not (store.var / "history.jsonl").exists()
+    for _ in range(2):  # the second changes nothing
+        stage(places, Systemd(places, "active"), changed)  # type: ignore[arg-type]
+    (line,) = (store.var / "history.jsonl").read_text().splitlines()
+    entry = json.loads(line)
+    assert (entry["op"], entry["outcome"], entry["release"]) == ("stage", "staged", A)
+    assert (entry["min_available"], entry["reason"]) == (7, "forecast overridden: owner agreed")
