@@ -105,6 +105,7 @@ def _process(store: Store, state: UnitState, standing: Mapping[str, Any]) -> Opt
         "enabled": state.properties.get("UnitFileState", ""),
         "link": os.readlink(str(store.unit_path)) if store.unit_path.is_symlink() else "",
         "staying": zero.staying(store, state),
+        **zero.set_aside(store, state),
     }
     return process.sealed({**told, "invocation": state.invocation, "unit": unit})
 

@@ -50,6 +50,16 @@ def commands(texts: Iterable[str]) -> List[str]:
     return _values([re.sub(r"\\\n", " ", text) for text in texts], "ExecStart")
 
 
+def front(texts: Iterable[str]) -> str:
+    """The program that stands before the engine in the command (numactl, a shell, a script); ""
+    if none does. Its name alone: of `env` and shells the words may hold keys."""
+    for command in commands(texts)[-1:]:
+        words = _PREFIX.sub("", command).split()
+        name = os.path.basename(words[0].strip("\"'")) if words else ""
+        return "" if owners.PYTHON.fullmatch(name) or name == "sglang" else name
+    return ""
+
+
 def _scripted(command: str) -> bool:
     paths = [word.lstrip("@-:+!").strip("\"'") for word in command.split()]
     return any(_SERVER.search(_script(path)) for path in paths if path.startswith("/"))

@@ -162,6 +162,14 @@ def staying(store: Store, state: UnitState) -> List[str]:
     ]
 
 
+def set_aside(store: Store, state: UnitState) -> Dict[str, Any]:
+    """Of a unit of other hands in our place, what a deployment leaves out: drop-ins that go to
+    release 0 with it, and the program that it has before the engine (`theirs.front`)."""
+    paths = [state.properties.get("FragmentPath", ""), *state.dropins]
+    texts = [(files.read(Path(path)) or b"").decode("utf-8", "replace") for path in paths if path]
+    return {"aside": store.dropins(), "front": theirs.front(texts)}
+
+
 def missing(
     store: Store, exists: Callable[[str], bool], user_exists: Callable[[str], bool]
 ) -> List[str]:

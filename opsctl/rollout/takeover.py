@@ -185,6 +185,10 @@ def _of_the_unit(unit: Mapping[str, Any]) -> Iterator[str]:
         yield "the old unit was edited after this start: release 0 is the edited text"
     if unit.get("link"):
         yield f"the old unit is a link to {unit['link']}: release 0 is its text, not the link"
+    if aside := unit.get("aside"):
+        yield f"drop-ins go, set aside with release 0: {', '.join(aside)}"
+    if front := unit.get("front"):
+        yield f"{front} no longer stands before the engine: what it binds or sets ends"
     if staying := unit.get("staying"):
         yield f"drop-ins that stay and change the new unit, too: {', '.join(staying)}"
 

@@ -147,3 +147,27 @@ def test_keys_in_the_command_line_of_release_0(tmp_path: Path, option: str, show
     store.releases.mkdir(parents=True)
     store.save_zero(f"[Service]\nExecStart={SERVER} {option}\n".encode(), {}, {})
     assert zero.keys_shown(store) is shown
+
+
+@pytest.mark.parametrize(
+    ("command", "wanted"),
+    [
+        (SERVER, ""),
+        (f"-{SERVER}", ""),
+        ("/opt/v/bin/sglang serve", ""),
+        (f"/usr/bin/numactl --cpunodebind=0 {SERVER}", "numactl"),
+        (f"/usr/bin/env KEY=sk-1 {SERVER}", "env"),
+        ("/opt/llm/run.sh --fast", "run.sh"),
+    ],
+)
+def test_what_stands_before_the_engine(command: str, wanted: str) -> None:
+    assert theirs.front([f"[Service]\nExecStart={command}\n"]) == wanted
+
+
+def test_what_a_deployment_sets_aside(tmp_path: Path) -> None:
+    store = Store("kimi", Places(tmp_path))
+    store.dropin_folder.mkdir(parents=True)
+    (store.dropin_folder / "10-stop.conf").write_text("[Service]\nKillMode=process\n")
+    store.unit_path.write_text(f"[Service]\nExecStart=/usr/bin/numactl -N 0 {SERVER}\n")
+    state = UnitState(name=store.unit, properties={"FragmentPath": str(store.unit_path)})
+    assert zero.set_aside(store, state) == {"aside": ["10-stop.conf"], "front": "numactl"}

@@ -178,3 +178,13 @@ def test_arguments_that_this_version_does_not_take_are_told() -> None:
 
 def test_nothing_to_take_over() -> None:
     assert compare(None, release()) is None
+
+
+def test_what_of_the_old_unit_ends_with_the_next_start_is_named() -> None:
+    unit = {"aside": ["10-stop.conf", "20-env.conf"], "front": "numactl"}
+    found = compare(process(unit=unit), release())
+    assert found is not None and not found.differs
+    assert found.later[-2:] == (
+        "drop-ins go, set aside with release 0: 10-stop.conf, 20-env.conf",
+        "numactl no longer stands before the engine: what it binds or sets ends",
+    )
