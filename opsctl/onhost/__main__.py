@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import errno
 import json
+import os
 import sys
 from typing import Any, Callable, Dict, List, Optional
 
@@ -218,6 +220,10 @@ def _refused(error: Exception) -> int:
         if isinstance(error, (Refused, CallFailed))
         else f"{type(error).__name__}: {error}"
     )
+    if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+        folder = os.path.dirname(error.filename or "") or str(PLACES.var)
+        text = f"{error.strerror}: {error.filename or folder}"
+        hint = f"make room on the host (df -h {folder}; df -i {folder}), then do the same again"
     print(json.dumps({"error": {"message": text, "hint": hint}}))
     return code
 

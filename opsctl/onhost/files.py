@@ -23,7 +23,7 @@ def sync_folder(folder: Path) -> None:
 def write(path: Path, content: bytes, mode: int = 0o644) -> None:
     """Replace `path` at once: a reader, or the next boot, sees the old content or the new.
 
-    Raises OSError; then nothing was replaced.
+    Raises OSError, which names `path`; then nothing was replaced.
     """
     temporary = path.with_name(f".{path.name}.{os.urandom(4).hex()}")
     descriptor = os.open(str(temporary), os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
@@ -34,9 +34,11 @@ def write(path: Path, content: bytes, mode: int = 0o644) -> None:
             file.flush()
             os.fsync(file.fileno())
         os.replace(str(temporary), str(path))
-    except BaseException:
+    except BaseException as error:
         with contextlib.suppress(OSError):
             os.unlink(str(temporary))
+        if isinstance(error, OSError) and error.filename is None:
+            error.filename = str(path)  # a full disk is told while bytes are written, without it
         raise
     sync_folder(path.parent)
 

@@ -27,7 +27,8 @@ def document(said: Mapping[str, Said]) -> dict[str, Any]:
 
 def host(name: str, answer: Said) -> dict[str, Any]:
     if isinstance(answer, OpsctlError):
-        return {"host": name, "reachable": not isinstance(answer, Unreachable), "services": []}
+        reachable = not isinstance(answer, Unreachable)
+        return {"host": name, "reachable": reachable, "error": answer.message, "services": []}
     memory = answer.get("memory") or {}
     services = [_service(s, memory) for s in answer.get("services", ())]
     return {"host": name, "reachable": True, "services": services}

@@ -69,7 +69,8 @@ def test_a_silent_host_is_shown_and_ends_with_4(cli):
     assert done.exit_code == 4
     document = json.loads(done.stdout)
     assert document["ok"] is False
-    assert document["hosts"][1] == {"host": "h2", "reachable": False, "services": []}
+    silent = {"host": "h2", "reachable": False, "error": "timed out", "services": []}
+    assert document["hosts"][1] == silent
     assert document["hosts"][0]["reachable"] is True
     assert done.stderr == "error: h2, connect: timed out\n"
 

@@ -98,8 +98,12 @@ def test_a_silent_host_and_one_that_cannot_tell_are_different(reference):
         {"h1": reference, "h2": Unreachable("timed out"), "h3": OpsctlError("no python")}
     )
     assert got["ok"] is False
-    assert got["hosts"][1] == {"host": "h2", "reachable": False, "services": []}
-    assert got["hosts"][2] == {"host": "h3", "reachable": True, "services": []}
+    assert got["hosts"][1] == {
+        **{"host": "h2", "reachable": False, "error": "timed out", "services": []}
+    }
+    assert got["hosts"][2] == {
+        **{"host": "h3", "reachable": True, "error": "no python", "services": []}
+    }
 
 
 def test_a_rank_without_its_host_pool_is_not_seen(reference):
