@@ -34,6 +34,31 @@ def missing(path: str) -> List[str]:
     return [name for name in _named_files(path, []) if not _bytes(path, name)]
 
 
+def short(path: str, least: Any, of_index: bool) -> str:
+    """What the weight files lack together, "" if nothing. `of_index`: measured by the size that
+    the index names too; some indexes name that of the model before it was quantised."""
+    files = _named_files(path, [])
+    files = files or [n for n in sorted(os.listdir(path)) if n.endswith(WEIGHTS)]
+    sizes = {name: _bytes(path, name) for name in files}
+    total, indexed = sum(sizes.values()), _index_size(path) if of_index else 0
+    for who, size in (("model.size asks for", least), ("the model's index names", indexed)):
+        if size and total < size:
+            least_name = min(sizes, key=lambda name: sizes[name], default="no file")
+            told = f"weight files are {total:,} bytes together, {who} {size:,}"
+            return f"{told}; the smallest is {least_name} ({sizes.get(least_name, 0):,})"
+    return ""
+
+
+def _index_size(path: str) -> int:
+    for name in INDEXES:
+        try:
+            with open(os.path.join(path, name), encoding="utf-8") as file:
+                return int(json.load(file)["metadata"]["total_size"])
+        except (OSError, ValueError, KeyError, TypeError):
+            continue
+    return 0
+
+
 def _named_files(path: str, problems: List[str]) -> List[str]:
     """The files that the index names; [] if there is none (a model of one file)."""
     for name in INDEXES:

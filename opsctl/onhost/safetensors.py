@@ -22,6 +22,10 @@ class Damaged(Exception):
     """A file is not what it should be; the text names it and says why."""
 
 
+class CutOff(Damaged):
+    """A file ends before its own header says."""
+
+
 Group = Tuple[str, str, Tuple[int, ...]]
 
 
@@ -57,7 +61,7 @@ def header_of(path: Path) -> Tuple[int, Dict[str, Any]]:
             if not 2 <= length <= LARGEST:
                 raise Damaged(f"{path.name} is no safetensors file: its header has no sane length")
             if 8 + length > there:
-                raise Damaged(f"{path.name} is cut off within its header")
+                raise CutOff(f"{path.name} is cut off within its header")
             text = file.read(length)
     except OSError as error:
         raise Damaged(f"{path.name} cannot be read: {error.strerror}") from None
@@ -73,7 +77,7 @@ def header_of(path: Path) -> Tuple[int, Dict[str, Any]]:
     except (KeyError, TypeError, ValueError, IndexError):
         raise Damaged(f"{path.name}: its header describes tensors in no known way") from None
     if 8 + length + end > there:
-        raise Damaged(f"{path.name} is cut off: {there:,} of {8 + length + end:,} bytes are there")
+        raise CutOff(f"{path.name} is cut off: {there:,} of {8 + length + end:,} bytes are there")
     return length, header
 
 

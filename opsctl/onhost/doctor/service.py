@@ -16,6 +16,8 @@ LEAST_MEMLOCK = 64 << 30  # bytes; pinned host pools are tens of GiB a rank
 LEAST_NOFILE = 65536
 ENVIRONMENT = 15 << 30  # bytes; an estimate of ours, with what pip unpacks beside it
 LEAST_LEFT = 1 << 30  # bytes on a card that nobody owns: a context alone takes some 500 MiB
+REBUILD = ("ansible-playbook playbooks/deploy.yml (role engine: what it has installed, it builds "
+           "anew where it is damaged; what it has not, put right in {root})")  # fmt: skip
 
 FAULTS = table(
     Fault("port-taken", "port", FAIL, "the service's port held by somebody else",
@@ -28,6 +30,12 @@ FAULTS = table(
     Fault("model-incomplete", "model", FAIL, "weight files missing or empty",
           "the model's own index names them; the engine ends in the middle of the load",
           "fetch them again into {path}", True),
+    Fault("model-cut", "model", FAIL, "weight files that are cut off",
+          "shorter than their own headers say: a copy that broke off, or a disk that was full; the "
+          "engine ends in the middle of the load", "fetch them again into {path}", True),
+    Fault("model-short", "model", FAIL, "weight files smaller than they should be together",
+          "files are cut off, another model lies there, or the size that is named is not its own",
+          "ls -l {path}; compare with the model's source, and fetch again what is short"),
     Fault("model-odd", "model", FAIL, "a model folder that is not whole",
           "the engine cannot tell what to load", "fetch the model again into {path}"),
     Fault("disk-model", "disk", FAIL, "no room for the model",
@@ -40,18 +48,16 @@ FAULTS = table(
           "the unit's interpreter is not there",
           "ansible-playbook playbooks/deploy.yml (role engine)", True),
     Fault("engine-python", "engine", FAIL, "an environment without its interpreter",
-          "bin/python leads nowhere: the Python that it was made with is gone",
-          "make the environment again: remove {root}, then ansible-playbook playbooks/deploy.yml",
-          True),
+          "the unit runs bin/python; it is gone, or the Python that it was made with is",
+          REBUILD, True),
     Fault("engine-none", "engine", FAIL, "an environment without SGLang",
-          "no sglang in its site-packages",
-          "remove {root}, then ansible-playbook playbooks/deploy.yml"),
+          "no sglang.launch_server in its site-packages: the start would end at once",
+          REBUILD, True),
     Fault("engine-version", "engine", FAIL, "an environment of another SGLang",
           "flags and forecasts are checked against the version that is described",
           "correct engine.version or engine.root of {service}", True),
     Fault("engine-package", "engine", FAIL, "a package of another version than SGLang pins",
-          "torch, kernels and SGLang call each other by exact versions",
-          "remove {root}, then ansible-playbook playbooks/deploy.yml"),
+          "torch, kernels and SGLang call each other by exact versions", REBUILD),
     Fault("torch-cpu", "engine", FAIL, "a torch without CUDA",
           "the engine would end, or serve from the CPU", "install torch {torch} for CUDA {cuda}"),
     Fault("torch-driver", "engine", FAIL, "a torch too new for the driver",
@@ -157,6 +163,13 @@ def files(service: Mapping[str, Any], found: Found) -> None:
             absent = model["missing"]
             text = f"{path}: {len(absent)} weight files missing or empty, {absent[0]} first"
             found.fault("model-incomplete", text, name, path=path)
+        elif model["cut"]:
+            text = f"{path}: {', '.join(model['cut'][:3])}"
+            more = len(model["cut"]) - 3
+            text += f", and {more} more" if more > 0 else ""
+            found.fault("model-cut", text, name, path=path)
+        elif model["short"]:
+            found.fault("model-short", f"{path}: {model['short']}", name, path=path)
         elif model["problems"]:
             found.fault("model-odd", f"{path}: {model['problems'][0]}", name, path=path)
         else:
@@ -167,15 +180,16 @@ def files(service: Mapping[str, Any], found: Found) -> None:
 
 
 def unreadable(access: List[Mapping[str, Any]], user: Optional[Mapping[str, Any]]) -> str:
-    """The first step that keeps the user out: folders must let pass, the file must be readable."""
+    """What keeps the user out: folders must let pass, files must be readable."""
     if user is None or user["uid"] == 0:
         return ""
+    shut = []
     for step in access:
-        wanted = 4 if step["path"].endswith(".json") else 1
         shift = 6 if step["uid"] == user["uid"] else 3 if step["gid"] in user["gids"] else 0
-        if not step["mode"] >> shift & wanted:
-            return str(step["path"])
-    return ""
+        if not step["mode"] >> shift & step["wanted"]:
+            shut.append(str(step["path"]))
+    more = f" and {len(shut) - 1} more" if len(shut) > 1 else ""
+    return shut[0] + more if shut else ""
 
 
 def environment(service: Mapping[str, Any], running: str, found: Found) -> None:
@@ -186,8 +200,9 @@ def environment(service: Mapping[str, Any], running: str, found: Found) -> None:
     version = str((manifest.get("engine") or {}).get("version") or "")
     if not environment["exists"]:
         found.fault("engine-missing", f"{root} is not there", name)
-    elif not environment["python"] and environment["python_link"]:
-        found.fault("engine-python", f"{root}/bin/python leads nowhere", name, root=root)
+    elif not environment["python"]:
+        what = "leads nowhere" if environment["python_link"] else "is not there"
+        found.fault("engine-python", f"{root}/bin/python {what}", name, root=root)
     elif not manifest.get("needs") and not packages:
         return  # of other hands: what it is made of is not known
     elif "sglang" not in packages or not environment["importable"]:

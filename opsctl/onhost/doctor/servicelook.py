@@ -12,12 +12,15 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Dict, List, Mapping, Optional, Sequence
 
-from opsctl.onhost import collect, hostfacts, locks, modelcheck
+from opsctl.onhost import collect, hostfacts, locks, modelcheck, modelfiles
 from opsctl.onhost.preflight import Outside
 from opsctl.onhost.store import ZERO, Places, Refused, Store
 from opsctl.onhost.systemd import Systemd, UnitState
 
 _ENGINE = re.compile(rb"sglang[._/:]|sglang::")
+TEXTS = (".json", ".model", ".txt", ".jinja", ".tiktoken", ".py")  # beside the weights
+ACCESS_LIST = "system.posix_acl_access"
+READ, PASS = 4, 1  # bits of a mode: of a file, and of a folder on the way
 DISTRIBUTIONS = ("sglang", "torch", "sgl-kernel", "sglang-kernel", "flashinfer-python")
 
 
@@ -99,29 +102,45 @@ def secrets(store: Store, manifest: Mapping[str, Any]) -> List[Dict[str, Any]]:
 
 
 def model(path: str, least: Optional[int] = None) -> Optional[Dict[str, Any]]:
-    """{"path", "exists", "bytes", "problems", "access"}; None where none is named. `access`: the
-    folders down to it and its config.json, with mode and owner: may the engine's user read it?"""
+    """{"path", "exists", "bytes", "missing", "cut", "short", "problems", "access"}; None where none
+    is named. `access`: the folders down to it and every file that the engine reads, with mode and
+    owner: may the engine's user read it?"""
     if not path:
         return None
-    size, problems = modelcheck.look(path, least)
-    steps = [*reversed(Path(path).parents), Path(path), Path(path, "config.json")]
+    size, problems = modelcheck.look(path, None)
+    there = os.path.isdir(path)
+    cut, told = modelfiles.ends_early(Path(path)) if there else ([], True)
+    steps = [*reversed(Path(path).parents), Path(path)]
+    loaded = {file.name for file, _ in modelfiles.weights(Path(path))}
+    read = [name for name, *_ in modelfiles.listing(Path(path))
+            if name in loaded or name.endswith(TEXTS)]  # fmt: skip
     return {
         "path": path,
         "exists": os.path.isdir(path),
         "bytes": size,
         "missing": modelcheck.missing(path),
+        "cut": cut,
+        "short": modelcheck.short(path, least, not told) if there else "",
         "problems": problems,
-        "access": [entry for entry in map(_mode, steps) if entry],
+        "access": [
+            entry for entry in map(_mode, [*steps, *(Path(path, n) for n in read)]) if entry
+        ],
     }
 
 
 def _mode(path: Path) -> Optional[Dict[str, Any]]:
+    """None, too, where an access list may open what the mode does not."""
     try:
         found = path.stat()
     except OSError:
         return None
+    with suppress(OSError):  # file systems without attributes
+        if not found.st_mode & 0o004 and ACCESS_LIST in os.listxattr(str(path)):
+            return None
+    wanted = PASS if stat.S_ISDIR(found.st_mode) else READ
     mode = stat.S_IMODE(found.st_mode)
-    return {"path": str(path), "mode": mode, "uid": found.st_uid, "gid": found.st_gid}
+    return {"path": str(path), "mode": mode, "uid": found.st_uid, "gid": found.st_gid,
+            "wanted": wanted}  # fmt: skip
 
 
 def environment(root: str) -> Optional[Dict[str, Any]]:
@@ -129,7 +148,7 @@ def environment(root: str) -> Optional[Dict[str, Any]]:
     sglang itself demands, and how torch was built. None where no root is named."""
     if not root:
         return None
-    python = os.path.join(root, "bin", "python")
+    python = os.path.join(root, "bin", "python")  # what ExecStart runs, and nothing else
     sites = sorted(Path(root).glob("lib*/python3*/site-packages"))
     site = sites[0] if sites else Path(root, "none")
     found: Dict[str, str] = {}
@@ -145,11 +164,11 @@ def environment(root: str) -> Optional[Dict[str, Any]]:
     return {
         "root": root,
         "exists": os.path.isdir(root),
-        "python": os.path.exists(python),
+        "python": os.path.isfile(python) and os.access(python, os.X_OK),
         "python_link": os.path.lexists(python),
         "python_version": site.parent.name[len("python") :] if sites else "",
         "packages": found,
-        "importable": (site / "sglang" / "__init__.py").is_file() or _editable(site),
+        "importable": (site / "sglang" / "launch_server.py").is_file() or _editable(site),
         "requires": [line for line in requires if _named(line) in DISTRIBUTIONS],
         "torch": hostfacts.read(str(site / "torch" / "version.py")),
     }

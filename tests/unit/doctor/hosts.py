@@ -145,9 +145,11 @@ def manifest(version: str = "0.5.9", **changes: Any) -> dict[str, Any]:
 
 def folder(path: str) -> dict[str, Any]:
     steps = ["/", "/srv", "/srv/models", path]
-    access = [{"path": step, "mode": 0o755, "uid": 0, "gid": 0} for step in steps]
-    access.append({"path": f"{path}/config.json", "mode": 0o644, "uid": 0, "gid": 0})
+    access = [{"path": step, "mode": 0o755, "uid": 0, "gid": 0, "wanted": 1} for step in steps]
+    files = (f"{path}/config.json", f"{path}/model-00001-of-00064.safetensors")
+    access += [{"path": p, "mode": 0o644, "uid": 0, "gid": 0, "wanted": 4} for p in files]
     return {"path": path, "exists": True, "bytes": 547_000_000_000, "missing": [], "problems": [],
+            "cut": [], "short": "",
             "access": access}  # fmt: skip
 
 

@@ -321,10 +321,17 @@ FAULTS: list[tuple[str, str, Plant, str, set[str]]] = [
     ("model-missing", "reference", mine("model|exists", False), "/srv/models/Kimi-K2.5", set()),
     ("model-incomplete", "reference",
      mine("model|missing", ["model-00003-of-00064.safetensors"]), "model-00003", set()),
+    ("model-cut", "reference",
+     mine("model|cut", [f"model-{n}.safetensors is cut off: 5 of 9 bytes are there"
+                        for n in range(5)]), "model-0.safetensors is cut off: 5 of 9", set()),
+    ("model-short", "reference", mine("model|short", "weight files are 5 bytes together"),
+     "5 bytes together", set()),
     ("model-odd", "reference", mine("model|problems", ["config.json is missing"]), "config.json",
      set()),
     ("model-unreadable", "reference", mine("model|access|2|mode", 0o700), "/srv/models", set()),
     ("model-unreadable", "reference", mine("model|access|4|mode", 0o600), "config.json", set()),
+    ("model-unreadable", "reference", mine("model|access|5|mode", 0o600),
+     "sglang may not read /srv/models/Kimi-K2.5/model-00001-of-00064.safetensors", set()),
     ("disk-model", "nvswitch",
      both(mine("model|exists", False), mine("manifest", hosts.manifest(
          model={"path": "/srv/models/Kimi-K2.5", "draft_path": None, "size": 547 * 10**9}))),
@@ -334,6 +341,9 @@ FAULTS: list[tuple[str, str, Plant, str, set[str]]] = [
      "3.00 GiB", {"engine-missing"}),
     ("engine-missing", "reference", mine("engine|exists", False), "/opt/sglang/0.5.9", set()),
     ("engine-python", "reference", mine("engine|python", False), "leads nowhere", set()),
+    ("engine-python", "reference",
+     both(mine("engine|python", False), mine("engine|python_link", False)),
+     "/opt/sglang/0.5.9/bin/python is not there", set()),
     ("engine-none", "reference", mine("engine|importable", False), "no SGLang", set()),
     ("engine-version", "reference", mine(f"{ENGINE}|sglang", "0.5.8.post1"), "0.5.8.post1", set()),
     ("engine-version", "reference",
@@ -424,7 +434,14 @@ OF_PREFLIGHT = {
     "systemd-dead", "disk-full", "disk-readonly", "port-taken", "user-missing", "model-missing",
     "engine-missing", "secret-mode", "gpu-stranger", "orphan",
 }  # fmt: skip
-OF_FILES = {"model-incomplete", "model-unreadable", "engine-python", "engine-version"}
+OF_FILES = {
+    "model-cut",
+    "engine-none",
+    "model-incomplete",
+    "model-unreadable",
+    "engine-python",
+    "engine-version",
+}
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,110 @@
+"""What doctor reads of real folders: weight files that are cut off, files that are shut, and the
+interpreter that the unit runs."""
+
+from __future__ import annotations
+
+import json
+import struct
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from opsctl.onhost.doctor import service, servicelook
+
+USER = {"uid": 12345, "gids": [12345]}
+
+
+def weights(path: Path, size: int = 64) -> None:
+    head = json.dumps({"a": {"dtype": "U8", "shape": [size], "data_offsets": [0, size]}}).encode()
+    path.write_bytes(struct.pack("<Q", len(head)) + head + bytes(size))
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> Path:
+    folder = tmp_path / "model"
+    folder.mkdir()
+    (folder / "config.json").write_text("{}")
+    names = [f"model-{n}.safetensors" for n in range(3)]
+    for name in names:
+        weights(folder / name)
+    index = {"metadata": {"total_size": 3 * 64}, "weight_map": {n: n for n in names}}
+    (folder / "model.safetensors.index.json").write_text(json.dumps(index))
+    return folder
+
+
+def look(path: Path, least: int | None = None) -> dict[str, Any]:
+    found = servicelook.model(str(path), least)
+    assert found is not None
+    return found
+
+
+def test_a_whole_model_is_whole(model: Path) -> None:
+    found = look(model, 3 * 64)
+    assert (found["cut"], found["short"], found["missing"], found["problems"]) == ([], "", [], [])
+
+
+def test_files_that_are_cut_off_are_named_without_any_size_described(model: Path) -> None:
+    for name in ("model-0.safetensors", "model-2.safetensors"):
+        whole = (model / name).read_bytes()
+        (model / name).write_bytes(whole[:-1])
+    (model / "consolidated.safetensors").write_bytes(b"half of what nothing reads")
+    cut = look(model)["cut"]
+    assert [text.split()[0] for text in cut] == ["model-0.safetensors", "model-2.safetensors"]
+    assert f"{len(whole) - 1:,} of {len(whole):,} bytes" in cut[0]
+
+
+@pytest.mark.parametrize("content", [b"\xff" * 90, b"\0" * 90])
+def test_where_headers_tell_nothing_the_sum_must_do(model: Path, content: bytes) -> None:
+    for file in model.glob("*.safetensors"):
+        file.write_bytes(content)
+    assert look(model)["short"] == ""
+    (model / "model-1.safetensors").write_bytes(content[:9])
+    assert look(model)["short"] == (
+        "weight files are 189 bytes together, the model's index names 192; "
+        "the smallest is model-1.safetensors (9)"
+    )
+
+
+def test_an_index_that_names_the_size_before_quantising_is_no_fault(model: Path) -> None:
+    index = json.loads((model / "model.safetensors.index.json").read_text())
+    index["metadata"]["total_size"] = 10**12
+    (model / "model.safetensors.index.json").write_text(json.dumps(index))
+    assert look(model)["short"] == ""
+    assert "model.size asks for 9,999" in look(model, 9999)["short"]
+
+
+@pytest.mark.parametrize("name", ["model-1.safetensors", "config.json", "tokenizer.model"])
+def test_each_file_that_the_engine_reads_must_be_open_to_its_user(model: Path, name: str) -> None:
+    (model / "tokenizer.model").touch()
+    (model / "notes.bak").touch(0o600)
+    inside = [step for step in look(model)["access"] if step["path"].startswith(f"{model}/")]
+    assert service.unreadable(inside, USER) == ""
+    (model / name).chmod(0o600)
+    inside = [step for step in look(model)["access"] if step["path"].startswith(f"{model}/")]
+    assert service.unreadable(inside, USER) == str(model / name)
+
+
+@pytest.mark.parametrize(
+    ("harm", "python", "importable"),
+    [
+        ("", True, True),
+        ("bin/python", False, True),
+        ("bin/python3", False, True),
+        ("lib/python3.11/site-packages/sglang/launch_server.py", True, False),
+    ],
+)
+def test_the_interpreter_is_the_one_that_the_unit_runs(
+    tmp_path: Path, harm: str, python: bool, importable: bool
+) -> None:
+    package = tmp_path / "lib/python3.11/site-packages/sglang"
+    package.mkdir(parents=True)
+    (package / "launch_server.py").touch()
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin/python3").symlink_to("/bin/sh")
+    (tmp_path / "bin/python").symlink_to("python3")
+    if harm:
+        (tmp_path / harm).unlink()
+    found = servicelook.environment(str(tmp_path))
+    assert found is not None
+    assert (found["python"], found["importable"]) == (python, importable)
