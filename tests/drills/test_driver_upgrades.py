@@ -18,6 +18,7 @@ from typing import Any
 
 import pytest
 
+from opsctl.lab import shell
 from tests.conftest import boot
 from tests.lab.driver_fleet import FIRST, SECOND, SERVICE, THIRD, Fleet, apart, said, streams
 
@@ -200,7 +201,7 @@ def test_the_module_does_not_load_after_the_reboot(fleet: Fleet, table: list[str
 
 def test_a_host_does_not_come_back(fleet: Fleet, table: list[str]) -> None:
     wanted = following(fleet)
-    halt = Path(os.environ.get("LAB_DIR", "/tmp/lab")) / "hosts/h1/halt"
+    halt = shell.folder() / "hosts/h1/halt"
     halt.touch()  # its reboot is a power-off
     done = fleet.roll(wanted, **DOWN)
     tells(

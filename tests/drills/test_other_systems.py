@@ -15,6 +15,8 @@ from pathlib import Path
 
 import pytest
 
+from opsctl.lab import shell
+
 pytestmark = [pytest.mark.drill, pytest.mark.timeout(3600)]
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -27,8 +29,7 @@ FETCHES = "not whole_deployment"  # of test_model_role, what needs no engine
 
 def lab(suite: str) -> dict[str, str]:
     """A lab of its own for each suite: its base stays for the next run."""
-    base = Path(os.environ.get("LAB_DIR", "/var/tmp/opsctl-lab"))
-    found = {**os.environ, "LAB_DIR": f"{base}-{suite}", "LAB_SUITE": suite}
+    found = {**os.environ, "LAB_DIR": f"{shell.folder()}-{suite}", "LAB_SUITE": suite}
     found |= {"LAB_APT": str(Path(SOURCES) / f"{suite}.sources"), "LAB_EXTRA": "apt"}
     return found
 

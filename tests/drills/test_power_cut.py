@@ -20,6 +20,8 @@ from typing import Any
 
 import pytest
 
+from opsctl.lab import shell
+
 ROOT = Path(__file__).resolve().parents[2]
 _spec = importlib.util.spec_from_file_location("guarding", ROOT / "tests/lab/guarding.py")
 assert _spec is not None and _spec.loader is not None
@@ -40,7 +42,7 @@ CONTROLLER = [("seconds", n / 2) for n in range(1, 7)] + [("events", n) for n in
 
 
 def disk() -> Path:
-    return Path(os.environ.get("LAB_DIR", "/tmp/lab")) / "hosts/h1/disk"
+    return shell.folder() / "hosts/h1/disk"
 
 
 def events(run: str) -> list[dict[str, Any]]:

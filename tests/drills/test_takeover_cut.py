@@ -22,7 +22,7 @@ from typing import Any
 import pytest
 import yaml
 
-from opsctl.lab import rehearse
+from opsctl.lab import rehearse, shell
 from opsctl.rehearsal import wheel
 from tests.drills.test_power_cut import Table, told, until
 from tests.lab.test_takeover_by_hand import reached
@@ -73,7 +73,7 @@ class Place:
 
     @property
     def runs(self) -> Path:
-        return Path(os.environ.get("LAB_DIR", "/tmp/lab")) / "hosts/h1/disk" / RUNS
+        return shell.folder() / "hosts/h1/disk" / RUNS
 
     def run(self) -> str:
         """The deployment's run, "" before it is launched; a boot's own run is another."""

@@ -46,7 +46,9 @@ def start(lab_host: Any, *, odd: str = "") -> Reading:
     script = "\n".join(f"[2026-11-01 10:00:00 {rank}] {line}" for rank, line in texts) + "\n"
     unit = f"opsctl-pools-{'odd' if odd else 'even'}.service"
     lab_host.put("/opt/pools.txt", script.encode())
-    lab_host.sh(f"systemd-run --wait --unit={unit} /usr/bin/cat /opt/pools.txt; journalctl --sync")
+    # It outlives its last line: of a process that is gone journald cannot tell the unit any more.
+    shown = "/bin/sh -c 'cat /opt/pools.txt; exec sleep 2'"
+    lab_host.sh(f"systemd-run --wait --unit={unit} {shown}; journalctl --sync")
     found = "journalctl -o export --all -n1 _SYSTEMD_UNIT=" + unit
     answer = lab_host.sh(found).stdout
     invocation = next(

@@ -256,7 +256,7 @@ def test_a_power_cut_within_gives_the_unit_back(day: Day, imported: dict[str, An
         stderr=subprocess.DEVNULL,
         start_new_session=True,
     )
-    runs = Path(os.environ.get("LAB_DIR", "/tmp/lab")) / "hosts/h1/disk/var/lib/opsctl/kimi/runs"
+    runs = shell.folder() / "hosts/h1/disk/var/lib/opsctl/kimi/runs"
     until = time.monotonic() + 60
     while time.monotonic() < until:
         new = [p for p in runs.glob("*/events.jsonl") if p.parent.name not in known]
