@@ -15,6 +15,7 @@ from typing import Any
 from opsctl.engine import Catalogue
 from opsctl.importing.marks import placeholder, unknown_parts
 from opsctl.importing.model import Container, Launch, Report
+from opsctl.importing.secrets import by_form
 
 _HUB = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*(@[\w./-]+)?")
 # Text that may begin with a slash, and yet is no path of the host.
@@ -90,7 +91,13 @@ def _model(found: dict[str, Any], placed: Places, models: str, model: str, repor
             "in a home: the user of the service must be able to read it",
         )
     placed.served_name = served
-    if served is None and placed.model != written:
+    if served is None and by_form(str(written)):
+        report.note(
+            "told",
+            "model.served_name",
+            "not set: the name that the engine took, the whole address, holds a secret",
+        )
+    elif served is None and placed.model != written:
         placed.served_name = placed.values["served-model-name"] = written
         placed.told.add("served-model-name")
         report.note(
@@ -107,20 +114,22 @@ def _plain_path(path: str) -> str:
 
 
 def _hub(written: str, models: str, report: Report) -> str | None:
+    if re.match(r"[A-Za-z0-9+.-]+://", written):
+        s3 = " (model.source.s3 fetches it there)" if written.startswith("s3://") else ""
+        report.refuse(
+            "is a remote model, which the engine itself would load at each start; opsctl serves "
+            "folders of the host",
+            key="model.path",
+            value=written,
+            hint=f"say which folder of the host it shall be in: --model-path DIR{s3}",
+        )
+        return None
     if written.startswith((".", "~")) or written.count("/") > 1:
         report.refuse(
             "is a path from the folder in which the command was started",
             key="model.path",
             value=written,
             hint="give that folder: --cwd DIR",
-        )
-        return None
-    if re.fullmatch(r"[a-z0-9+.-]+://.*", written):
-        report.refuse(
-            "is fetched from elsewhere at each start",
-            key="model.path",
-            value=written,
-            hint="fetch it to a folder, and give it: --model-path DIR",
         )
         return None
     name = written.rstrip("/").split("@")[0].rsplit("/", 1)[-1]

@@ -160,6 +160,8 @@ def _stale(
         return
     version = str(imported.service["engine"]["version"])
     text = _of_text(unit, replace(asked, version=asked.version or version))
+    known = {(note.kind, note.what) for note in imported.notes}
+    yield from (n for n in text.notes if n.kind == "lost" and (n.kind, n.what) not in known)
     edited = float(unit["changed"]) > float(process["started"])
     why = "its files were changed after this start" if edited else "its files"
     if unit["stale"]:

@@ -11,7 +11,7 @@ from pathlib import PurePosixPath
 from opsctl.importing import docker
 from opsctl.importing.entry import Entry, Other, entry
 from opsctl.importing.files import given
-from opsctl.importing.marks import plain, whole
+from opsctl.importing.marks import plain, unknown_parts, whole
 from opsctl.importing.model import Launch, Report
 from opsctl.importing.pasted import mended
 from opsctl.importing.secrets import by_name
@@ -98,6 +98,12 @@ def one(reading: Reading) -> Launch | None:
     """The one engine; None with the reason in the report."""
     report = reading.report
     strange = [(name, line) for name, line in reading.others if name not in _HARMLESS]
+    for name, line in [one for one in strange if one[0].startswith("-")]:
+        strange.remove((name, line))
+        report.refuse(
+            f"line {line} begins with {name}, and the command ended in the line before it",
+            hint="a comment, an empty line or a blank after the \\ cuts a command off",
+        )
     if len(reading.launches) > 1:
         report.refuse(
             f"starts {len(reading.launches)} engines",
@@ -237,6 +243,9 @@ def _builtin(argv: list[str], scope: Scope, reading: Reading, line: int, depth: 
     if name in ("source", "."):
         _source(argv, scope, reading, depth)
         return True
+    if name in ("conda", "mamba", "micromamba") and argv[1:2] == ["activate"]:
+        _conda(argv, reading)
+        return True
     if name == "unset":
         for word in argv[1:]:
             scope.values.pop(word, None)
@@ -248,6 +257,20 @@ def _builtin(argv: list[str], scope: Scope, reading: Reading, line: int, depth: 
         reading.report.refuse(f"line {line} builds a command by eval, which only a run decides")
         return True
     return False
+
+
+def _conda(argv: list[str], reading: Reading) -> None:
+    target = next((word for word in argv[2:] if not word.startswith("-")), "")
+    if target.startswith("/") and whole(target):
+        reading.root = target
+        reading.report.note("dropped", " ".join(argv), "the unit names the environment itself")
+        return
+    reading.report.note(
+        "lost",
+        plain(" ".join(argv)),
+        "the text does not tell the folder of this environment: if the engine shall run in it, "
+        "write engine.root",
+    )
 
 
 def _source(argv: list[str], scope: Scope, reading: Reading, depth: int) -> None:
@@ -342,7 +365,8 @@ def _nested(left: Unwrapped, scope: Scope, reading: Reading, report: Report, dep
             reading.unread.append(plain(left.script_file))
             return
     if not whole(text or ""):
-        reading.report.refuse("a shell reads a text with parts that are not known here")
+        for message, hint in unknown_parts(text or ""):
+            reading.report.refuse(f"a shell reads a text in which {message}", hint=hint)
         return
     _keep(reading, report)
     known = len(reading.launches)

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 
 from opsctl.importing.model import Report
+from opsctl.importing.unit.fatetexts import BOUND, PRIORITY
 
 _DETACH = "systemd keeps the service running, and starts it again"
-_BINDING = "opsctl has no place for it: put it into the unit's slice, or leave it to the engine"
 _RANKS = "SGLang starts one process a rank by itself"
 _PROFILE = "a profiler or tracer is no part of a service"
 
@@ -49,11 +49,11 @@ WRAPPERS: dict[str, Wrapper] = {
     "dumb-init": _w("dropped", "systemd clears up after the engine"),
     "catchsegv": _w("dropped", _PROFILE),
     "nvidia_entrypoint.sh": _w("dropped", "the image's own start script"),
-    "nice": _w("lost", _BINDING, "-n --adjustment"),
-    "ionice": _w("lost", _BINDING, "-c -n -p --class --classdata"),
-    "chrt": _w("lost", _BINDING, "", 1),
-    "taskset": _w("lost", _BINDING, "", 1),
-    "numactl": _w("lost", _BINDING, _NUMA),
+    "nice": _w(*PRIORITY, "-n --adjustment"),
+    "ionice": _w(*PRIORITY, "-c -n -p --class --classdata"),
+    "chrt": _w(*PRIORITY, "", 1),
+    "taskset": _w(*BOUND, "", 1),
+    "numactl": _w(*BOUND, _NUMA),
     "timeout": _w("lost", "a service runs until it is stopped", "-s -k --signal --kill-after", 1),
     "flock": _w("dropped", "there is one unit of a name", "-w -E", 1),
     "torchrun": _w(

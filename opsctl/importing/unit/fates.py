@@ -61,7 +61,7 @@ FATES: dict[str, tuple[str, str]] = {
     "ExecStartPost": say.AFTER,
     "ExecStopPost": say.AFTER,
     "ExecStop": ("changed", "opsctl's unit stops by SIGTERM to the engine, which drains"),
-    "ExecReload": ("lost", "an engine reloads nothing: opsctl apply changes it by a new release"),
+    "ExecReload": ("lost", "an engine reloads nothing: opsctl deploy brings a new release"),
     # the process
     "Type": ("changed", "opsctl's unit says Type={ours}, and gates on the host judge the start"),
     "NotifyAccess": say.PROCESS,

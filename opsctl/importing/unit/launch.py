@@ -187,10 +187,10 @@ def _specifiers(unit: Unit) -> dict[str, str]:
     if not unit.name:
         return found
     stem = PurePosixPath(unit.name).stem
-    prefix, at, instance = stem.partition("@")
+    prefix, _, instance = stem.partition("@")
     found |= {"n": unit.name, "N": stem, "p": prefix}
-    if at and not instance:
-        return found  # a template without an instance: %i is not known
+    if not instance:
+        return found  # a template without an instance, or the copy of one: %i is not known
     path = instance.replace("-", "/")
     return found | {"i": instance, "I": path, "j": prefix.rsplit("-", 1)[-1], "f": f"/{path}"}
 

@@ -124,6 +124,14 @@ def test_a_secret_of_our_own_that_cannot_be_read_is_refused(runs: bool) -> None:
     ]
 
 
+def test_what_the_unit_puts_before_the_engine_is_told() -> None:
+    shell = f"/bin/bash -c 'exec numactl --interleave=all {' '.join(ARGV[:-1])} $$KEY'"
+    text = f"[Service]\nEnvironmentFile=/etc/kimi.env\nExecStart={shell}\n"
+    imported = from_host(found(unit=unit(texts=[["/etc/systemd/system/a.service", text]])), Asked())
+    assert imported.service is not None
+    assert "numactl --interleave=all: the engine is no longer bound to CPUs" in notes(imported)
+
+
 def test_settings_of_a_unit_that_runs_are_told() -> None:
     imported = from_host(found(), Asked())
     assert "Restart=always: opsctl's unit says Restart=on-failure" in notes(imported)
