@@ -79,7 +79,7 @@ def _deploy_file(
 def _nothing_else(path: Path, settings: Settings, override: str, canary: str) -> None:
     """Raises Refused for options that would make another plan of it."""
     given = {
-        "--limit": settings.limit is not None,
+        "--limit": bool(settings.limit),
         "--override-forecast": bool(override),
         "--canary": bool(canary),
     }

@@ -43,7 +43,7 @@ class Settings:
         ),
     ] = None
     limit: Annotated[
-        str | None,
+        list[str] | None,
         typer.Option(
             "--limit",
             metavar="HOST[,HOST]",
@@ -77,13 +77,19 @@ class Settings:
     @property
     def hosts(self) -> tuple[str, ...]:
         """Raises NothingSelected for a --limit that names nothing: `--limit "$HOST"` without a HOST
-        must not mean the whole fleet."""
-        if self.limit is None:
+        must not mean the whole fleet; Refused for two of them: Ansible takes the last, and who
+        types them means both."""
+        if not self.limit:
             return ()
-        named = tuple(part.strip() for part in self.limit.split(",") if part.strip())
+        if len(self.limit) > 1:
+            raise Refused(
+                f"--limit is given {len(self.limit)} times",
+                hint=f"give it once: --limit '{','.join(self.limit)}'",
+            )
+        named = tuple(part.strip() for part in self.limit[0].split(",") if part.strip())
         if not named:
             raise NothingSelected(
-                f"--limit {self.limit!r} names no host", hint="leave --limit out for all hosts"
+                f"--limit {self.limit[0]!r} names no host", hint="leave --limit out for all hosts"
             )
         return named
 

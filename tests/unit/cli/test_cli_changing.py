@@ -60,6 +60,7 @@ def test_hosts_that_are_all_named_were_meant(cli):
     guarded(cli)
     assert cli("restart", "kimi", "--limit", "h1").exit_code == 0
     assert cli("restart", "kimi", "--limit", "gpu").exit_code == 2
+    assert cli("restart", "--yes", "--limit", "h1", "--limit", "h2").exit_code == 2
     for empty in ("", ",", " , "):  # --limit "$HOST" without a HOST is not the whole fleet
         done = cli("restart", "kimi", "--yes", "--limit", empty)
         assert done.exit_code == 2 and "names no host" in done.stderr
@@ -105,7 +106,7 @@ def test_what_failed_ends_the_run_and_says_why(cli, outcome, code):
     assert "  │ RuntimeError: x" in done.stderr
     earlier = " --all-starts" if outcome == "rolled_back" else "\n"
     assert f"next: opsctl logs kimi --host h1{earlier}" in done.stderr
-    assert "not touched: h2" in done.stderr
+    assert "not touched: h2 kimi" in done.stderr
     assert "TP2 spoke" in done.stdout
 
 

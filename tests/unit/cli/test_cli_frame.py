@@ -171,13 +171,16 @@ def test_a_reader_that_has_gone_is_no_error():
 
 
 def test_what_is_said_after_the_verb_wins():
-    before = Settings(limit="h1", debug=True)
-    assert merged(before, Settings(limit="h2")) == Settings(limit="h2", debug=True)
+    before = Settings(limit=["h1"], debug=True)
+    assert merged(before, Settings(limit=["h2"])) == Settings(limit=["h2"], debug=True)
     assert merged(before, Settings()) == before
 
 
 def test_hosts_of_a_limit():
-    assert Settings(limit=" h1, h2 ,").hosts == ("h1", "h2")
+    assert Settings(limit=[" h1, h2 ,"]).hosts == ("h1", "h2")
+    with pytest.raises(errors.Refused, match="--limit is given 2 times") as caught:
+        _ = Settings(limit=["gpu", "!h1"]).hosts
+    assert caught.value.hint == "give it once: --limit 'gpu,!h1'"
     assert Settings().hosts == ()
 
 

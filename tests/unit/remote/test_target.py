@@ -192,7 +192,8 @@ def test_the_installed_openssh_is_understood(tmp_path: Path) -> None:
 
 
 def test_what_an_operator_types_has_the_inventorys_own_files() -> None:
-    args = "-F 'my cfg' -o ProxyCommand='nc --password X' -oUserKnownHostsFile=kh -o IdentityFile=\"k\""
+    args = "-F 'my cfg' -o ProxyCommand='nc --password X' -oUserKnownHostsFile=kh"
+    args += ' -o IdentityFile="k"'
     found = target("gpu1", ansible_ssh_common_args=args, ansible_ssh_private_key_file="/k/id")
     assert found.by_hand == (
         "ssh -i /k/id -F 'my cfg' -o UserKnownHostsFile=kh -i k root@192.0.2.11"
