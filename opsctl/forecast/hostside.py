@@ -7,9 +7,14 @@ from typing import Any
 
 from opsctl.forecast.host.memory import PROCESS
 from opsctl.forecast.values import AFTER, ANY, BEFORE, Beginning, Hardware, HostMemory, Other
+from opsctl.onhost.expect import gib
+from opsctl.onhost.occupied import cards as taken_cards
+from opsctl.onhost.occupied import span
 
 # Nodes whose sum is not the host's memory say nothing of it (a container, a rehearsal host).
 NODES_AGREE = 0.05
+# Of a card; a driver and an idle context hold less. A judgement.
+TAKEN = 2 << 30
 STARTING = ("active", "activating", "reloading")
 
 
@@ -147,6 +152,30 @@ def _why(one: Mapping[str, Any]) -> str:
     return (
         f"its unit is {state} and starts at the next boot (opsctl remove {name} --limit HOST, or "
         f"systemctl disable sglang-{name} on the host, ends that)"
+    )
+
+
+def on_the_cards(manifest: Mapping[str, Any], facts: Mapping[str, Any]) -> str:
+    """What is on this service's GPUs while it does not run itself, for people; "" where nothing
+    is. Its start is refused as long as that stays, and no figure of a forecast tells it."""
+    if facts.get("running") or (facts.get("service_memory") or {}).get("bytes"):
+        return ""
+    wanted = set(taken_cards(manifest))
+    used = {
+        int(card["index"]): int(card.get("memory_used") or 0)
+        for card in facts.get("gpus") or ()
+        if int(card["index"]) in wanted
+    }
+    held = {index: size for index, size in used.items() if size >= TAKEN}
+    if not held:
+        return ""
+    running = [str(one["service"]) for one in facts.get("others") or () if one["state"] in STARTING]
+    who = (
+        f" ({', '.join(running)} {'runs' if len(running) == 1 else 'run'} here)" if running else ""
+    )
+    return (
+        f"up to {gib(max(held.values()))} of GPU {span(held)} are in use while this service does "
+        f"not run{who}: the forecast is of free GPUs, and a start beside that is refused"
     )
 
 

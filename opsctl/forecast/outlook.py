@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from opsctl.engine.advisories import Advisory, advisories
-from opsctl.forecast import advised, figures, payoff, refused, start
+from opsctl.forecast import advised, figures, hostside, payoff, refused, start
 from opsctl.forecast.evaluate import Result, evaluate
 from opsctl.forecast.notes import notes
 from opsctl.forecast.payoff import Payoff
@@ -60,6 +60,7 @@ def outlook(question: Question, sets: Sequence[str] = (), *, steps: bool = False
     result = evaluate(case, steps=steps, swap=manifest["memory"]["swap"])
     phases = start.seconds(case, result)
     short = start.too_short(phases, manifest["timing"])
+    busy = hostside.on_the_cards(manifest, question.facts)
     return Outlook(
         question.name,
         str(manifest["model"]["path"]),
@@ -68,5 +69,5 @@ def outlook(question: Question, sets: Sequence[str] = (), *, steps: bool = False
         phases,
         payoff.crossover(case, result),
         tuple(advisories(advised.facts(manifest, case, result, question.facts))),
-        (*question.notes, *notes(case, result), *([short] if short else [])),
+        tuple(filter(None, (*question.notes, *notes(case, result), short, busy))),
     )

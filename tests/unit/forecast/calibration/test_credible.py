@@ -181,3 +181,18 @@ def test_what_was_typed_goes_before_a_journal() -> None:
     assert (seen.free_before, seen.tokens) == (75 * GiB, None)
     assert seen.weights == pytest.approx(30.90 * GiB, rel=0.001)
     assert "that were typed go before those of the journal" in notes(found)
+
+
+@pytest.mark.parametrize(
+    ("used", "running", "told"),
+    [(72, None, True), (0, None, False), (72, {"ranks": {}, "invocation": "i"}, False)],
+)
+def test_gpus_that_another_service_holds_are_told(used: int, running: Any, told: bool) -> None:
+    facts = offline(Given(gpus=2, **H100), {"texts": {"config.json": json.dumps(QWEN)}}, None)
+    other = {"service": "kimi", "state": "active", "enabled": "enabled", "standing": True}
+    other |= {"expected": 0, "ranks": 2, "process": None, "held": 0, "pinned": None}
+    cards = [{**card, "memory_used": used * GiB} for card in facts["gpus"]]
+    facts = {**facts, "gpus": cards, "others": [other], "running": running}
+    entry = {"engine": {"version": "0.5.9"}, "model": {"path": "/m"}, "flags": {"tp-size": 2}}
+    said = notes(tell(Question("x", entry, facts), Wish()))
+    assert ("up to 72.00 GiB of GPU 0-1 are in use" in said and "kimi runs here" in said) is told
