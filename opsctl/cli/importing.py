@@ -97,7 +97,8 @@ def importing(
         str, typer.Option("--unit", metavar="UNIT", help="With --host: this unit.")
     ] = "",
     pid: Annotated[
-        int, typer.Option("--pid", metavar="PID", help="With --host: this process.")
+        int,
+        typer.Option("--pid", metavar="PID", show_default=False, help="With --host: this process."),
     ] = 0,
     container: Annotated[
         str, typer.Option("--container", metavar="ID", help="With --host: this container.")

@@ -24,7 +24,7 @@ def hidden(name: str, value: Any, vault: Vault, report: Report) -> Any:
         )
     found = within(value, name if isinstance(value, str) else "")
     for key, secret in found:
-        kept = vault.keep(f"{name} {key}", secret)
+        kept = vault.keep(name if key == name else f"{name} {key}", secret)
         value = _replaced(value, secret, kept)
         report.note(
             "moved",

@@ -53,7 +53,12 @@ def from_host(found: Mapping[str, Any], asked: Asked) -> Imported:
         container=_container(container, asked) if container else None,
         said={*_said(unit), *env},
     )
-    notes = [*_who(found, process), *(_stale(process, unit, imported, asked) if unit else ())]
+    if keys or env:
+        imported = replace(imported, notes=tuple(map(_of_release, imported.notes)))
+    notes = [
+        *_who(found, process, imported),
+        *(_stale(process, unit, imported, asked) if unit else ()),
+    ]
     imported = _rooted(_with(imported, notes), engine) if not container else _with(imported, notes)
     return _replacing(imported, unit, str(found.get("by") or ""))
 
@@ -214,9 +219,19 @@ def _shown(key: str, value: Any) -> str:
 # -- whose it is ----------------------------------------------------------------------------------
 
 
-def _who(found: Mapping[str, Any], process: Mapping[str, Any]) -> Iterator[Note]:
+def _of_release(note: Note) -> Note:
+    """A secret of one of opsctl's own releases was readable to nobody."""
+    if note.kind != "moved" or " in secrets" not in note.why:
+        return note
+    why = f"{note.why.partition(': ')[0]}: from the release's own file; put its value into a vault"
+    return replace(note, why=why)
+
+
+def _who(
+    found: Mapping[str, Any], process: Mapping[str, Any], imported: Imported
+) -> Iterator[Note]:
     pid = process["pid"]
-    if found["kind"] == "process":
+    if found["kind"] == "process" and imported.service is not None:
         yield _told(
             f"process {pid} ({found.get('by') or 'nobody looks after it'})",
             "no unit of its own looks after it, so a takeover restarts it: stop it by hand before "

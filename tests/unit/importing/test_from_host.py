@@ -109,6 +109,7 @@ def test_the_secrets_of_one_of_our_own_units_come_along(runs: bool) -> None:
         "env": {"HF_TOKEN": "{{ vault_kimi_hf_token }}"},
     }
     assert set(imported.secrets.values()) == set(OWN_FILES.values())
+    assert not runs or "every user" not in notes(imported)
     assert not any(secret in notes(imported) for secret in OWN_FILES.values())
 
 
@@ -122,6 +123,12 @@ def test_a_secret_of_our_own_that_cannot_be_read_is_refused(runs: bool) -> None:
         f"the secret {path.rsplit('/', 1)[-1]} is in {path}, which was not given"
         for path in OWN_FILES
     ]
+
+
+def test_nobody_is_told_to_kill_what_is_no_engine() -> None:
+    told = found(kind="process", unit=None, process=process(["/sbin/init"]), stop="kill 1")
+    imported = from_host(told, Asked())
+    assert imported.service is None and "kill" not in notes(imported)
 
 
 def test_what_the_unit_puts_before_the_engine_is_told() -> None:
