@@ -96,7 +96,9 @@ def validate(settings: Settings) -> None:
         raise SpecError(problems)
     if settings.form is Output.text:
         count = sum(len(names) for _, names in chosen.entries)
-        write(f"{count} services on {len(chosen.names)} hosts are right\n")
+        of = "1 service is" if count == 1 else f"{count} services are"
+        hosts = "1 host" if len(chosen.names) == 1 else f"{len(chosen.names)} hosts"
+        write(f"{of} right on {hosts}\n")
 
 
 @app.command("explain")

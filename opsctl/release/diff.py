@@ -10,6 +10,7 @@ import hashlib
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from opsctl.onhost.expect import GiB, gib
 from opsctl.release import expectations
 from opsctl.release.model import SECRETS
 
@@ -103,7 +104,7 @@ def _limit(manifest: Mapping[str, Any]) -> dict[str, Any]:
 def _quiet(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[str]:
     """What the digest leaves out: the host reads it anew without a restart."""
     yield from _compare("gates ", old["gates"], new["gates"])
-    yield from _compare("memory ", old["memory"], new["memory"])
+    yield from _compare("memory ", _sized(old["memory"]), _sized(new["memory"]))
     yield from _compare("timing ", old["timing"], new["timing"])
     yield from _taking_over(old.get("takes_over"), new.get("takes_over"))
     if told := expectations.changed(old["expect"], new["expect"]):
@@ -123,6 +124,14 @@ def _compare(prefix: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> Ite
         before, after = old.get(key, _MISSING), new.get(key, _MISSING)
         if before != after:
             yield f"{prefix}{key} {_shown(before)} → {_shown(after)}"
+
+
+def _sized(memory: Mapping[str, Any]) -> dict[str, Any]:
+    """With bytes as sizes; exact bytes where two decimals of a GiB would hide them."""
+    least = memory.get("min_available")
+    if not isinstance(least, int) or least * 100 % GiB:
+        return dict(memory)
+    return {**memory, "min_available": gib(least)}
 
 
 def _shown(value: Any) -> str:

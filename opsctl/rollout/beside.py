@@ -165,7 +165,8 @@ def _totals(said: Outlook | None, running: Mapping[str, Rank]) -> Iterator[Row]:
     total = said.result.host_total if said is not None and said.tier else None
     then = None
     if total is not None and said is not None:
-        words = f"{len(said.case.ranks)} ranks, as they are really taken"
+        ranks = len(said.case.ranks)
+        words = f"{ranks} rank{'' if ranks == 1 else 's'}, as they are really taken"
         then = Figure(total, total, total, COMPUTED, words)
     yield _row("host pools of all ranks", "host", GB, now or None, LOGGED, then)
 

@@ -227,7 +227,7 @@ def _sentence(result: Result, results: Sequence[Result]) -> str:
     text = f"{result.service} on {result.host}: {words}"
     if result.cause:
         text += f": {result.cause}"
-    left = [other.host for other in results if other.outcome == "skipped"]
+    left = [f"{o.host} {o.service}" for o in results if o.outcome == "skipped"]
     if left:
         text += f" (not touched: {', '.join(dict.fromkeys(left))})"
     return text

@@ -105,7 +105,7 @@ def _not_in_flight(host: str, service: str, state: State) -> None:
         + (f", of {lock['owner']}: {lock.get('reason', '')}" if lock.get("owner") else ""),
         host=host,
         step="plan",
-        hint=f"watch it with `opsctl status {service}`; it ends by itself",
+        hint=f"watch it with `opsctl watch {service}`; it ends by itself",
     )
 
 

@@ -11,7 +11,7 @@ from opsctl.rollout import duration
 from opsctl.rollout.foresight import Detail, detail
 from opsctl.rollout.model import Action, Key, Plan, Wanted
 from opsctl.rollout.plan import draw
-from opsctl.rollout.staging import PREPARE_HINT, UNFIT_HINT, Staged
+from opsctl.rollout.staging import OVERRIDES, PREPARE_HINT, Staged, unfit_hint
 from opsctl.spec.load import together
 
 # The gravest first: one exit code must name what matters most (as with the results of a run).
@@ -63,7 +63,7 @@ class Planned:
         for key, one in self.staged.items():
             where = {"host": key[0], "step": key[1]}
             if one.unfit:
-                yield key, DoesNotFit(one.unfit, hint=UNFIT_HINT, **where)
+                yield key, DoesNotFit(one.unfit, hint=unfit_hint(one, OVERRIDES), **where)
             elif one.problems:
                 text = "; ".join(one.problems)
                 yield key, OpsctlError(f"would not start: {text}", hint=PREPARE_HINT, **where)

@@ -11,6 +11,7 @@ from typing import Any
 
 from opsctl.errors import DoesNotFit, OpsctlError, folded
 from opsctl.forecast.expectation import Forecast
+from opsctl.forecast.fit import NOT
 from opsctl.release.bundle import bundle
 from opsctl.release.diff import verdict
 from opsctl.release.model import Release
@@ -23,7 +24,8 @@ from opsctl.rollout.takeover import compare
 from opsctl.spec.models import Service
 
 PREPARE_HINT = "ansible-playbook playbooks/deploy.yml prepares hosts; opsctl doctor examines them"
-UNFIT_HINT = "lower hicache-ratio or mem-fraction-static, or override it with a reason"
+OVERRIDES = "--override-forecast REASON"
+OVERRIDES_ROLE = '-e service_override="REASON"'
 
 
 @dataclass(frozen=True)
@@ -191,7 +193,7 @@ def refuse(staged: Iterable[Staged], *, problems: bool = True) -> None:
         text = _told([(one, one.unfit) for one in unfit])
         log = (unfit[0].found.lines if unfit[0].found else ()) if len(unfit) == 1 else ()
         where = {"host": unfit[0].host, "step": unfit[0].service} if len(unfit) == 1 else {}
-        raise DoesNotFit(text, hint=UNFIT_HINT, log=log, **where)
+        raise DoesNotFit(text, hint=unfit_hint(unfit[0], OVERRIDES_ROLE), log=log, **where)
     if problems and (wrong := [one for one in everything if one.problems]):
         raise OpsctlError(
             f"nothing was touched: {_told([(one, ', '.join(one.problems)) for one in wrong])}",
@@ -199,6 +201,25 @@ def refuse(staged: Iterable[Staged], *, problems: bool = True) -> None:
             step="preflight",
             hint=PREPARE_HINT,
         )
+
+
+def unfit_hint(one: Staged, override: str) -> str:
+    """What finds a value that fits, where one flag decides; and how to go on all the same."""
+    key = _decisive(one)
+    first = (
+        f"opsctl forecast {one.service} --fit {key}" if key else f"opsctl forecast {one.service}"
+    )
+    return f"{first}; or override it: {override}"
+
+
+def _decisive(one: Staged) -> str:
+    """The flag with which it may fit; "" where none is known."""
+    fit, flags = one.found.fit if one.found else None, one.release.manifest["flags"]
+    if fit is not None and fit.gpu == NOT:
+        return "mem-fraction-static"
+    if not flags.get("enable-hierarchical-cache"):
+        return ""
+    return "hicache-size" if flags.get("hicache-size") else "hicache-ratio"
 
 
 def _told(found: Sequence[tuple[Staged, str]]) -> str:

@@ -137,7 +137,10 @@ def test_all_that_is_wrong_is_told_and_the_gravest_is_the_code(planned, first, s
 
 def test_an_override_makes_it_possible(planned):
     poor(planned, "h1")
-    assert planned("plan").exit_code == 8
+    done = planned("plan")
+    assert done.exit_code == 8
+    assert "next: opsctl forecast kimi --fit hicache-ratio; or override it: " in done.stderr
+    assert "--override-forecast REASON" in done.stderr
     done = planned("plan", "--override-forecast", "owner agreed")
     assert done.exit_code == 0 and "overridden: owner agreed" in done.stdout
 

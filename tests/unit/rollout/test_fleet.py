@@ -129,7 +129,7 @@ def test_a_host_that_is_not_confirmed_ends_the_rollout(
     error = results.error()
     assert error is not None
     assert error.host == "h2"
-    assert "not touched: h3" in error.message
+    assert "not touched: h3 kimi" in error.message
     assert end["cause"] in error.message
 
 
