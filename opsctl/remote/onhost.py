@@ -163,6 +163,10 @@ def no_python(host: str, step: str, rc: int, last: str) -> NoPython | None:
         return None
     message = f"no Python interpreter was found: {last}"
     hint = "on the host: apt-get install python3 (or dnf); or set ansible_python_interpreter"
+    named = re.search(r"(/\S*python[\w.]*)['’]?: (?:not found|No such file)", last)
+    if named and old is None:
+        hint = f"ansible_python_interpreter names {named[1]}, which is not there: correct it, or "
+        hint += "remove it where the host has python3; else, on the host: apt-get install python3"
     if old is not None:
         message = f"{old[2]} is Python {old[1]}, and opsctl needs 3.9 or newer on its hosts"
         hint = "install a newer python3 there, and set ansible_python_interpreter to its path"

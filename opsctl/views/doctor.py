@@ -156,7 +156,8 @@ def passed(found: Checks) -> list[str]:
     counts: dict[int, list[str]] = {}
     for host, of_host in found.items():
         number = sum(check["status"] == PASS for check in of_host)
-        counts.setdefault(number, []).append(host)
+        if number:
+            counts.setdefault(number, []).append(host)
     return [
         f"{', '.join(hosts)}: {number} check{'' if number == 1 else 's'} passed"
         for number, hosts in counts.items()

@@ -36,7 +36,8 @@ FAULTS = table(
           "boot with systemd.unified_cgroup_hierarchy=1"),
     Fault("clock-free", "clock", WARN, "a clock that nothing keeps right",
           "journals and audits of several hosts cannot be compared",
-          "systemctl enable --now systemd-timesyncd (or chrony)"),
+          "systemctl unmask systemd-timesyncd && systemctl enable --now systemd-timesyncd "
+          "(or install chrony)"),
     Fault("journal-volatile", "journal", WARN, "a journal that a reboot empties",
           "what an engine said before a crash of the host is lost",
           "mkdir -p /var/log/journal && systemctl restart systemd-journald && journalctl --flush"),
@@ -81,7 +82,7 @@ FAULTS = table(
           "dmidecode -t memory; ipmitool sel list"),
     Fault("shm-none", "shm", FAIL, "/dev/shm is no file system of its own",
           "ranks exchange through it; files there would lie on the disk",
-          "systemctl start dev-shm.mount; mount -t tmpfs tmpfs /dev/shm"),
+          "mount -t tmpfs -o nosuid,nodev tmpfs /dev/shm; then restart what uses it"),
     Fault("shm-small", "shm", WARN, "a small /dev/shm",
           "ranks and NCCL exchange through it, and end with a bus error when it is full",
           "mount -o remount,size=50% /dev/shm, and in /etc/fstab"),
@@ -97,7 +98,7 @@ FAULTS = table(
     Fault("disk-full", "disk", FAIL, "a disk with no room for opsctl's own files",
           "a run could not record what it does", "df -h {path}; make room", True),
     Fault("disk-readonly", "disk", FAIL, "a disk that cannot be written",
-          "the kernel mounts it so after an error",
+          "the kernel mounts it so after an error; opsctl, or the unit itself, must write there",
           "journalctl -k -b | grep -i remount; mount", True),
     Fault("disk-low", "disk", WARN, "little room",
           "{use} grows there", "df -h {path}; make room"),
@@ -111,7 +112,8 @@ ROOM = (
     ("/var/cache/opsctl", "the cache of compiled kernels", 4 * GiB),
     ("/var/lib/opsctl", "what opsctl records", 256 * MiB),
 )
-STATE = ("/var/lib/opsctl", "/etc/opsctl", "/etc/systemd/system")
+# The last is the unit's CacheDirectory=: where it cannot be made, the unit does not start.
+WRITTEN = ("/var/lib/opsctl", "/etc/opsctl", "/etc/systemd/system", "/var/cache/opsctl")
 NOFILE = 1048576  # LimitNOFILE= of our units
 LEAST_FREE = 4 * MiB  # as preflight demands it
 
@@ -279,7 +281,7 @@ def _shared(seen: Mapping[str, Any], found: Found) -> None:
         found.fault("shm-none", "/dev/shm is not mounted")
     elif shm.get("total", LEAST_SHM) < LEAST_SHM:
         found.fault("shm-small", f"/dev/shm has {gib(shm['total'])}")
-    elif shm.get("total") and shm["free"] < 0.05 * shm["total"]:
+    elif shm.get("total") and shm["free"] < 0.1 * shm["total"]:
         found.fault("shm-full", f"{gib(shm['free'])} of {gib(shm['total'])} are free in /dev/shm")
     if shm:
         found.passed("shm", f"/dev/shm has {gib(shm.get('total', 0))}")
@@ -290,7 +292,7 @@ def _shared(seen: Mapping[str, Any], found: Found) -> None:
 
 def _disks(seen: Mapping[str, Any], found: Found) -> None:
     disks = seen["disks"]
-    for path in STATE:
+    for path in WRITTEN:
         disk = disks.get(path) or {}
         if disk.get("readonly"):
             found.fault("disk-readonly", f"{path} cannot be written")

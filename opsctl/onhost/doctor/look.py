@@ -54,7 +54,8 @@ FILES = (
     "/etc/os-release", "/proc/meminfo", "/proc/modules", "/proc/driver/nvidia/version",
     "/proc/sys/kernel/tainted", "/proc/sys/vm/overcommit_memory", "/proc/sys/vm/zone_reclaim_mode",
     "/proc/sys/fs/nr_open", "/proc/self/mountinfo",
-    "/sys/fs/cgroup/cgroup.controllers", "/run/reboot-required.pkgs",
+    "/sys/fs/cgroup/cgroup.controllers", "/run/reboot-required.pkgs", "/proc/1/limits",
+    "/proc/1/status", "/run/systemd/container",
 )  # fmt: skip
 DISKS = ("/var/lib/opsctl", "/etc/opsctl", "/etc/systemd/system", "/var/log", "/var/cache/opsctl",
          "/tmp", "/dev/shm")  # fmt: skip

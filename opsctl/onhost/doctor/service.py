@@ -14,10 +14,11 @@ from opsctl.onhost.doctor.host import gib
 MiB = 1 << 20
 LEAST_MEMLOCK = 64 << 30  # bytes; pinned host pools are tens of GiB a rank
 LEAST_NOFILE = 65536
+CAP_SYS_RESOURCE = 24  # bit of a process's capabilities
 ENVIRONMENT = 15 << 30  # bytes; an estimate of ours, with what pip unpacks beside it
 LEAST_LEFT = 1 << 30  # bytes on a card that nobody owns: a context alone takes some 500 MiB
-REBUILD = ("ansible-playbook playbooks/deploy.yml (role engine: what it has installed, it builds "
-           "anew where it is damaged; what it has not, put right in {root})")  # fmt: skip
+REBUILD = ("ansible-playbook playbooks/deploy.yml (the role engine builds it anew; without "
+           "engine.install, repair {root} by hand)")  # fmt: skip
 
 FAULTS = table(
     Fault("port-taken", "port", FAIL, "the service's port held by somebody else",
@@ -64,11 +65,17 @@ FAULTS = table(
           "CUDA {cuda} needs a driver of its own major release",
           "upgrade the driver, or install a torch for an older CUDA"),
     Fault("memlock", "memlock", FAIL, "a process that may pin little memory",
-          "host pools are pinned; if the unit asks for infinity, systemd itself was not allowed it",
-          "LimitMEMLOCK=infinity in the unit; then opsctl restart {service}"),
+          "host pools are pinned, and opsctl's unit asks for no limit: something lowers it",
+          "systemctl cat sglang-{service}; remove the drop-in that sets LimitMEMLOCK=, systemctl "
+          "daemon-reload, then opsctl restart {service}"),
+    Fault("limits-container", "memlock", WARN, "a host whose systemd may not raise limits",
+          "a container without CAP_SYS_RESOURCE: no unit, role or description can ask for more",
+          "on the machine that runs the container: LimitMEMLOCK=infinity and LimitNOFILE=1048576 "
+          "for it, or CAP_SYS_RESOURCE"),
     Fault("nofile", "nofile", WARN, "a process that may open few files",
           "each request and each weight file takes some",
-          "LimitNOFILE=1048576 in the unit; then opsctl restart {service}"),
+          "systemctl cat sglang-{service}; remove the drop-in that sets LimitNOFILE=, systemctl "
+          "daemon-reload, then opsctl restart {service}"),
     Fault("orphan", "leftovers", FAIL, "processes of an engine that no service owns",
           "left by an earlier engine, or started by hand; they hold GPU memory and the port",
           "kill {pid}; if it stays: kill -9 {pid}", True),
@@ -104,7 +111,7 @@ def judge(seen: Mapping[str, Any]) -> List[Finding]:
     found = Found(FAULTS)
     for service in seen["services"]:
         _unit(service, found)
-        _limits(service, found)
+        _limits(service, seen["files"], found)
         if service["manifest"]:
             _port(service, found)
             files(service, found)
@@ -127,17 +134,28 @@ def _unit(service: Mapping[str, Any], found: Found) -> None:
         found.fault("unit-stale", f"{unit['name']} changed on disk", name)
 
 
-def _limits(service: Mapping[str, Any], found: Found) -> None:
+def _limits(service: Mapping[str, Any], files: Mapping[str, str], found: Found) -> None:
     """As the process has them: a unit's, a drop-in's and PAM's are only where they come from."""
     name, limits = service["service"], hostfacts.parse_limits(service["limits"])
-    locked = limits.get("Max locked memory")
-    if locked and locked[0] is not None and locked[0] < LEAST_MEMLOCK:
-        text = f"{name}'s process may pin {gib(locked[0])}"
-        found.fault("memlock", text, name)
-    opened = limits.get("Max open files")
-    if opened and opened[0] is not None and opened[0] < LEAST_NOFILE:
-        text = f"{name}'s process may open {opened[0]} files"
-        found.fault("nofile", text, name)
+    highest = _container(files)
+    for limit, least, fault, told in (
+        ("Max locked memory", LEAST_MEMLOCK, "memlock", "pin {}"),
+        ("Max open files", LEAST_NOFILE, "nofile", "open {} files"),
+    ):
+        soft = limits.get(limit, (None, None))[0]
+        if soft is not None and soft < least:
+            kind = "limits-container" if highest.get(limit, (None, None))[1] == soft else fault
+            shown = told.format(gib(soft) if fault == "memlock" else soft)
+            found.fault(kind, f"{name}'s process may {shown}", name)
+
+
+def _container(files: Mapping[str, str]) -> Mapping[str, Tuple[Optional[int], Optional[int]]]:
+    """systemd's own limits where it cannot raise them for its units; {} where it can."""
+    powers = re.search(r"^CapEff:\s*([0-9a-f]+)", files.get("/proc/1/status", ""), re.MULTILINE)
+    may = powers is None or int(powers[1], 16) >> CAP_SYS_RESOURCE & 1
+    if may and "/run/systemd/container" not in files:
+        return {}
+    return hostfacts.parse_limits(files.get("/proc/1/limits", ""))
 
 
 def _port(service: Mapping[str, Any], found: Found) -> None:
@@ -325,7 +343,8 @@ def _passes(seen: Mapping[str, Any], found: Found) -> None:
             found.passed(check, text)
     if any(s["limits"] for s in seen["services"]):
         found.passed("memlock", "unlimited, as the process has it")
-        found.passed("nofile", "enough, as the process has it")
+        if not any(one.fault == "limits-container" for one in found.list):
+            found.passed("nofile", "enough, as the process has it")
     if seen["services"]:
         found.passed("unit", "as deployed")
         found.passed("secrets", "0600")

@@ -65,3 +65,17 @@ def test_what_is_no_matter_of_python() -> None:
     assert no_python("h1", "x", 1, "OSError: disk full") is None
     old = no_python("h1", "x", 1, "opsctl-old-python 2.7.5 /usr/bin/python")
     assert old is not None and "/usr/bin/python is Python 2.7.5" in old.message
+
+
+@pytest.mark.parametrize(
+    "last",
+    [
+        "sh: 1: exec: /opt/py/bin/python3.99: not found",
+        "bash: line 1: /opt/py/bin/python3.99: No such file or directory",
+    ],
+)
+def test_an_interpreter_that_is_named_and_not_there_is_told_first(last: str) -> None:
+    assert missing(127, last).hint.startswith(
+        "ansible_python_interpreter names /opt/py/bin/python3.99, which is not there"
+    )
+    assert "ansible_python_interpreter names" not in missing().hint
