@@ -16,17 +16,27 @@ def main(args: Dict[str, Any]) -> Dict[str, Any]:
     host = Host(check=args["check"])
     try:
         _open_files(args["nofile"])
+        folders = {path: _mode(path, mode) for path, mode in args["folders"].items()}
         for user in args["users"]:
             if user != "root":
                 host.system_user(user)
-        for path, mode in args["folders"].items():
-            host.folder(path, int(mode, 8))
+        for path, mode in folders.items():
+            host.folder(path, mode)
         host.file(LIMITS, limits(args["users"], args["nofile"]))
         if args["journal_max_use"]:
             _keep_journal(host, args["journal_max_use"])
     except Refused as problem:
         return host.result(problems=[str(problem)])
     return host.result()
+
+
+def _mode(path: str, mode: Any) -> int:
+    try:
+        return int(mode, 8)
+    except (TypeError, ValueError):
+        raise Refused(
+            f'host_folders: {mode!r} is no mode of {path}: quoted octal digits, like "0755"'
+        ) from None
 
 
 def limits(users: List[str], nofile: int) -> str:

@@ -6,6 +6,7 @@ import pytest
 import yaml
 
 from opsctl.ansible import rolevalues
+from opsctl.ansible.target import host
 from opsctl.paths import share
 
 ROLES = [path for path in sorted((share() / "roles").iterdir()) if path.is_dir()]
@@ -120,3 +121,13 @@ def test_what_belongs_together_is_right() -> None:
     driver = {"nvidia_driver_version": "580.95.05", "nvidia_driver_branch": 580}
     assert rolevalues.contradictions(driver) == []
     assert rolevalues.contradictions({"cuda_default": 13.0, "cuda_toolkits": ["13.0"]}) == []
+
+
+@pytest.mark.parametrize("mode", ["999", "rwx", 493, None])
+def test_the_program_of_the_role_host_refuses_a_mode_before_it_makes_a_user(mode: object) -> None:
+    args = {"users": ["sglang"], "folders": {"/etc/opsctl": mode}, "nofile": 1024}
+    found = host.main(args | {"journal_max_use": "", "check": True})
+    assert found["problems"] == [
+        f'host_folders: {mode!r} is no mode of /etc/opsctl: quoted octal digits, like "0755"'
+    ]
+    assert found["diff"] == []
