@@ -5,6 +5,7 @@ Nothing is decided here; what is read becomes a forecast.question.Question.
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -168,11 +169,23 @@ def folder(path: Path, option: str) -> dict[str, Any]:
         if not (path / "config.json").is_file():
             raise Refused(f"{option}: {path} holds no config.json")
         return modelfiles.folder(path, _cache())
-    texts = {"config.json": _text(path, LARGEST_CONFIG, option)}
+    texts = {"config.json": _json(path, option)}
     beside = path.with_name("hf_quant_config.json")
     if path.name == "config.json" and beside.is_file():
         texts[beside.name] = _text(beside, LARGEST_CONFIG, option)
     return {"path": str(path), "exists": True, "texts": texts, "files": [], "tensors": None}
+
+
+def _json(path: Path, option: str) -> str:
+    """The text of a file that somebody named: what is wrong in it is told by its own name."""
+    text = _text(path, LARGEST_CONFIG, option)
+    try:
+        whole = isinstance(json.loads(text), dict)
+    except ValueError as problem:
+        raise Refused(f"{option}: {path} is no JSON: {problem}") from None
+    if not whole:
+        raise Refused(f"{option}: {path} is no JSON object")
+    return text
 
 
 def _cache() -> Path:

@@ -173,10 +173,15 @@ class _Trial:
         if best is not None:
             return self.judge(best + 1)[1] if best < self.most else self.edge
         if loose is not None and self.dial.flag != FRACTION:  # less leaves more there
-            return self.judge(loose)[1]
+            return self._told(loose)
         steps = range(1, self.most + 1, max(1, self.most // 1000))
         nearest = next((n for n in steps if not self.impossible(n)), self.most)
-        return self.judge(nearest)[1]
+        return self._told(nearest)
+
+    def _told(self, n: int) -> tuple[str, ...]:
+        """Why a value is not better, with the value: nobody asked for that one."""
+        at = f"{self.dial.flag} {self.dial.value(n)}"
+        return tuple(f"at {at}: {why}" for why in self.judge(n)[1])
 
     def impossible(self, n: int) -> bool:
         """Whether the engine would end at once, or nothing can be said."""

@@ -101,6 +101,7 @@ def test_where_none_fits_the_nearest_tells_why():
     found = solved(qwen(4), "mem-fraction-static")
     assert found.value is None
     assert any("5.00 GiB demanded" in why for why in found.limits)
+    assert all(why.startswith("at mem-fraction-static 0.") for why in found.limits)
     assert not any("weights leave no" in why for why in found.limits)
 
 
