@@ -235,11 +235,16 @@ def test_release_0_comes_back_as_it_was(day: Day, imported: dict[str, Any]) -> N
 def test_a_gate_that_fails_gives_the_unit_back_and_touches_nothing(
     day: Day, imported: dict[str, Any]
 ) -> None:
-    """More memory is demanded than this host has left."""
-    day.override(memory={"min_available": "440GiB"})
+    """More memory is demanded than this host has left: the plan knows. It does not know that an
+    engine without a reasoning parser will answer without reasoning_content."""
     before = day.process()
+    day.override(memory={"min_available": "440GiB"})
+    done = day.opsctl("deploy", "--limit", "h1", "--yes", ends=1)
+    assert "with the engine running: " in done.stderr
+    assert "440.00 GiB demanded by memory.min_available" in done.stderr
+    day.override(gates={**QUICK["gates"], "reasoning": True})
     done = day.opsctl("deploy", "--limit", "h1", "--yes", ends=5)
-    assert "memory: " in done.stderr and "demanded by memory.min_available" in done.stderr
+    assert "reasoning_content is empty" in done.stderr
     assert day.process() == before
     day.stands()
     day.override()
