@@ -74,6 +74,8 @@ def release(service: Mapping[str, Any]) -> str:
     running = known.get("running")
     if running is None:
         return NONE
+    if known.get("edited"):
+        return "edited by hand"
     if running == "0":
         return "0 (not by opsctl)"
     word = "confirmed" if running == known.get("confirmed") else "not confirmed"

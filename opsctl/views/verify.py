@@ -49,12 +49,18 @@ def _known(service: Mapping[str, Any]) -> Iterator[tuple[str, list[Line]]]:
 
 
 def closing(answer: Mapping[str, Any], service: Mapping[str, Any]) -> list[str]:
-    """The four lines; none for a unit that opsctl did not write, of which it knows too little."""
+    """The four lines; none of what does not run, nor of a unit that opsctl did not write, of which
+    it knows too little. What fails is told once more at the end."""
     manifest = service.get("manifest")
+    if service.get("state") in ("inactive", "failed", "absent"):
+        said = [f"the unit is {service['state']}: nothing is served, and nothing is pinned"]
+        return said + [checks.line(c) for c in service["checks"] if c["status"] == "fail"]
+    if not manifest and (service.get("release") or {}).get("edited"):
+        return ["opsctl's unit was edited by hand: there is no release to compare with"]
     if not manifest:
         return ["not deployed by opsctl: there is no release to compare with"]
-    checks = [Check(c["id"], c["status"], c["detail"]) for c in service["checks"]]
-    return lines(manifest, start_facts(service.get("start") or {}), answer["memory"], checks)
+    found = [Check(c["id"], c["status"], c["detail"]) for c in service["checks"]]
+    return lines(manifest, start_facts(service.get("start") or {}), answer["memory"], found)
 
 
 def start_facts(said: Mapping[str, Any]) -> StartFacts:

@@ -8,7 +8,7 @@ import pytest
 
 from opsctl.cli.console import plain
 from opsctl.errors import Unreachable
-from opsctl.views import logs, plan, verify
+from opsctl.views import logs, plan, status, verify
 from opsctl.views.plan import Step
 
 
@@ -178,3 +178,23 @@ def test_of_each_start_its_own_last_lines():
     assert logs.head(failed[0]) == "──── h1: start of 1970-01-01T00:00:01Z"
     assert logs.as_json(failed[0])["start"] == "1970-01-01T00:00:01Z"
     assert "start" not in logs.as_json(entry("a"))
+
+
+def test_what_does_not_run_has_no_figures_of_now_and_its_fault_stands_last():
+    reference = json.loads((Path(__file__).parent / "collect-reference.json").read_text())
+    service = reference["services"][0]
+    service["state"] = "inactive"
+    service["checks"] = [{"id": "unit", "status": "fail", "detail": "is inactive", "evidence": []}]
+    assert verify.closing(reference, service) == [
+        "the unit is inactive: nothing is served, and nothing is pinned",
+        "✗ unit: is inactive",
+    ]
+
+
+def test_a_unit_of_ours_that_was_edited_is_not_called_one_of_other_hands():
+    reference = json.loads((Path(__file__).parent / "collect-reference.json").read_text())
+    service = reference["services"][0]
+    service["manifest"] = None
+    service["release"] = {"running": "0", "confirmed": "a" * 64, "edited": True}
+    assert "edited by hand" in verify.closing(reference, service)[0]
+    assert status.release(service) == "edited by hand"
