@@ -61,8 +61,17 @@ def of_file(path: Path, given: Given, files: Files, sets: tuple[str, ...]) -> Qu
         given.calibration(),
         sets,
         _journal(files),
-        given.notes(),
+        (*given.notes(), *_unused(service.flags, files)),
     )
+
+
+def _unused(flags: Mapping[str, Any], files: Files) -> tuple[str, ...]:
+    """A file that was named, and that nothing of the description asks for."""
+    algorithm = str(flags.get("speculative-algorithm") or "").upper()
+    if files.draft is None or algorithm not in ("", "NGRAM"):
+        return ()
+    has = f"speculative-algorithm {algorithm} has no draft model" if algorithm else ""
+    return (f"--draft-config has no effect: {has or 'speculative-algorithm is not set'}",)
 
 
 def of_hosts(

@@ -25,6 +25,12 @@ def notes(case: Case, result: Result) -> tuple[str, ...]:
         found.append(_unknown(case))
     if table := _table(case, result):
         found.append(table)
+    limit, tokens = case.flags.get("max-total-tokens"), device.tokens
+    if limit is not None and tokens is not None and int(limit) > (tokens.most or tokens.value):
+        found.append(
+            f"max-total-tokens {count(int(limit))} has no effect: at most "
+            f"{count(tokens.most or tokens.value)} fit in a GPU"
+        )
     if assumed(case):
         found.append(
             f"the cards are not known: pages of {device.page} were assumed; some cards and "

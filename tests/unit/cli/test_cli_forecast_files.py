@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from opsctl.cli.foretelling import folder
+from opsctl.cli.foretelling import Files, _unused, folder
 from opsctl.errors import Refused
 
 
@@ -20,3 +20,17 @@ def test_what_is_no_json_is_told_by_its_own_name(tmp_path: Path, text, words, op
     path.write_text(text)
     with pytest.raises(Refused, match=f"{option}: .*draft.json is {words}"):
         folder(path, option)
+
+
+@pytest.mark.parametrize(
+    ("flags", "words"),
+    [
+        ({}, "speculative-algorithm is not set"),
+        ({"speculative-algorithm": "NGRAM"}, "NGRAM has no draft model"),
+        ({"speculative-algorithm": "EAGLE3"}, ""),
+    ],
+)
+def test_a_draft_that_nothing_asks_for_is_told(flags, words) -> None:
+    said = _unused(flags, Files(draft=Path("draft.json")))
+    assert (words in said[0]) if words else said == ()
+    assert _unused(flags, Files()) == ()

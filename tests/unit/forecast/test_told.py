@@ -100,3 +100,13 @@ def test_a_size_that_is_missing_is_named(key: str) -> None:
     measured = told(config, {}, "0.5.9", gpus=2, gpu_free_before=78.0, gpu_free_after=40.0)
     assert measured.outlook is not None
     assert not any("lacks" in note for note in measured.outlook.notes)
+
+
+@pytest.mark.parametrize(("limit", "noted"), [(9_000_000, True), (1000, False)])
+def test_a_limit_of_tokens_without_effect_is_told(limit: int, noted: bool) -> None:
+    config = CONFIGS["Qwen/Qwen3-32B"]
+    found = told(config, {"tp-size": 2, "max-total-tokens": limit}, "0.5.9", gpus=2)
+    assert found.outlook is not None
+    assert (
+        any("max-total-tokens 9,000,000 has no effect" in n for n in found.outlook.notes) is noted
+    )
