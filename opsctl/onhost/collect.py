@@ -206,7 +206,22 @@ def _run(store: Optional[Store], guard: UnitState) -> Optional[Dict[str, Any]]:
         return None
     phases = [e.get("phase") for e in store.events(runs[0]) if e.get("event") == "phase"]
     active = store.result(runs[0]) is None and locks.working(store, guard)
-    return {"run": runs[0], "active": active, "phase": phases[-1] if phases else None}
+    told = {"run": runs[0], "active": active, "phase": phases[-1] if phases else None}
+    failed = _failed(store, runs[0])
+    return {**told, "failed": failed} if failed else told
+
+
+def _failed(store: Store, run: str) -> Optional[Dict[str, Any]]:
+    """Which release the last run could not bring up, why and when; None if it could."""
+    result = store.result(run) or {}
+    touched = result.get("checks") or result.get("restored") or result.get("seconds")
+    if result.get("outcome") not in ("rolled_back", "failed") or not touched:
+        return None
+    try:
+        when = (store.run(run) / "result.json").stat().st_mtime
+    except OSError:
+        return None
+    return {"release": result.get("target"), "cause": result.get("cause") or "", "time": when}
 
 
 def _since(state: UnitState) -> float:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from datetime import UTC, datetime
 from typing import Any
 
 from opsctl.errors import LockHeld, NothingSelected, OpsctlError, Unreachable, folded
@@ -136,6 +137,8 @@ def _swap(host: str, name: str, state: State, wanted: Wanted | None) -> Action:
     digest = wanted.digest
 
     def action(kind: Kind, reason: str) -> Action:
+        if kind == "swap":
+            reason += _failed_here(state, digest)
         return Action(host, name, kind, reason, digest, running, override)
 
     expect = (wanted.manifest or {}).get("expect") or {}
@@ -213,7 +216,16 @@ def _back(op: Op, host: str, name: str, state: State, wanted: Wanted | None) -> 
     where = "what stood there before opsctl" if target == ZERO else f"release {target[:12]}"
     kind: Kind = "rollback" if op == "rollback" else "restore"
     told = f"restart: back to {where}" + (_of_zero(state) if target == ZERO else "")
-    return Action(host, name, kind, told, target, running)
+    return Action(host, name, kind, told + _failed_here(state, target), target, running)
+
+
+def _failed_here(state: State, digest: str) -> str:
+    """A warning, if the last run on this host could not bring up this very release."""
+    failed = (state.get("run") or {}).get("failed") or {}
+    if failed.get("release") != digest:
+        return ""
+    when = datetime.fromtimestamp(float(failed["time"]), UTC).strftime("%Y-%m-%d %H:%M:%SZ")
+    return f"; this release failed here at {when}: {failed.get('cause') or 'no cause is on record'}"
 
 
 def _of_zero(state: State) -> str:

@@ -119,7 +119,8 @@ def line(step: Step) -> str:
         return f"{who}: cannot be planned: {harmless(step.reason)}"
     what, why = step.action or "no change", harmless(step.reason)
     if reasons := _reasons(step):
-        return f"{who}: {why.partition(':')[0]}: {len(reasons)} changes"
+        failed = "".join(why.partition("; this release failed here")[1:])
+        return f"{who}: {why.partition(':')[0]}: {len(reasons)} changes{failed}"
     if why.startswith(("restart:", "no restart:", "start:")):
         what = why
     elif why:

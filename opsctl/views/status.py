@@ -120,6 +120,8 @@ def note(service: Mapping[str, Any]) -> str:
         said.append(f"locked by {lock.get('owner', '?')}: {lock.get('reason') or 'no reason'}")
     if (run := service.get("run")) and run.get("active"):
         said.append(f"run {run['run']}: {run.get('phase') or 'starting'}")
+    if failed := (service.get("run") or {}).get("failed"):
+        said.append(f"the last run failed, of release {short(failed.get('release'))}")
     if (service.get("release") or {}).get("pending"):
         said.append("a swap is pending")
     said += [

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from opsctl.onhost import ending, files, locks
+from opsctl.onhost.collect import _run
 from opsctl.onhost.remove import remove, stop
 from opsctl.onhost.store import Places, Refused, Store
 from opsctl.onhost.systemd import CallFailed, UnitState
@@ -87,3 +88,21 @@ def test_a_run_that_was_rolled_back_names_the_release_that_failed(
     (line,) = lines(store)
     assert line["release"] == "a" * 64
     assert line.get("failed") == ("b" * 64 if outcome == "rolled_back" else None)
+
+
+@pytest.mark.parametrize(
+    ("outcome", "seconds", "told"),
+    [("rolled_back", 9.0, True), ("failed", 9.0, True), ("failed", 0.0, False),
+     ("confirmed", 9.0, False)],
+)  # fmt: skip
+def test_the_last_run_tells_which_release_it_could_not_bring_up(
+    store: Store, outcome: str, seconds: float, told: bool
+) -> None:
+    store.run("r").mkdir(parents=True)
+    files.write_json(store.run("r") / "run.json", {"run": "r"})
+    result = {"outcome": outcome, "release": "a" * 64, "target": "b" * 64}
+    store.write_result("r", {**result, "seconds": seconds, "cause": "start: exit 1"})
+    failed = (_run(store, UnitState(name="guard")) or {}).get("failed")
+    assert bool(failed) is told
+    if failed:
+        assert (failed["release"], failed["cause"]) == ("b" * 64, "start: exit 1")

@@ -188,3 +188,16 @@ def test_what_release_0_brings_back_is_told() -> None:
     assert reason.endswith("; keys stand in the command line again")
     quiet = decide("rollback", "h1", "kimi", back_to_zero(missing=[], keys=False), None).reason
     assert "keys" not in quiet
+
+
+@pytest.mark.parametrize("op", ["swap", "rollback"])
+@pytest.mark.parametrize(("failed", "told"), [(NEW, True), (OLD, False)])
+def test_a_release_that_failed_here_is_named_before_it_is_tried_again(
+    op: Any, failed: str, told: bool
+) -> None:
+    run = {"run": "r", "failed": {"release": failed, "cause": "start: exit 1", "time": 0.0}}
+    now = {**state(previous=NEW), "run": run}
+    wanted = Wanted(NEW, manifest(NEW), True) if op == "swap" else None
+    action = decide(op, "h1", "kimi", now, wanted)
+    words = "; this release failed here at 1970-01-01 00:00:00Z: start: exit 1"
+    assert action.reason.endswith(words) is told
