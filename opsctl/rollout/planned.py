@@ -66,7 +66,9 @@ class Planned:
                 yield key, DoesNotFit(one.unfit, hint=unfit_hint(one, OVERRIDES), **where)
             elif one.problems:
                 text = "; ".join(one.problems)
-                yield key, OpsctlError(f"would not start: {text}", hint=PREPARE_HINT, **where)
+                runs_on = one.takeover is not None and not one.takeover.differs
+                what = "cannot be taken over" if runs_on else "would not start"
+                yield key, OpsctlError(f"{what}: {text}", hint=PREPARE_HINT, **where)
 
 
 def planned(
