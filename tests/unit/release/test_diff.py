@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from opsctl.release import Release, render
-from opsctl.release.diff import diff, restart_reasons, verdict
+from opsctl.release.diff import diff, quiet_reasons, restart_reasons, verdict
 from opsctl.spec.models import Service
 
 KEY = "sk-canary-0123456789"
@@ -114,3 +114,14 @@ def test_release_0_is_taken_over() -> None:
     zero = {"digest": "0", "service": "kimi", "ranks": [], "expect": None}
     new = {"digest": "b" * 64}
     assert verdict(zero, new) == "restart: takes over the unit that stood here before opsctl"
+
+
+def test_nothing_is_taken_over_by_a_service_that_is_deployed() -> None:
+    old = {"gates": {}, "memory": {}, "timing": {}, "expect": None}
+    told = quiet_reasons(old, {**old, "takes_over": "ssh.service"})
+    assert told == [
+        "takes_over ssh.service does nothing: the service is deployed, nothing is left to take"
+    ]
+    assert quiet_reasons({**old, "takes_over": "a.service"}, old) == [
+        "takes_over a.service → unset"
+    ]
