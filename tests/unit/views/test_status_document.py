@@ -99,10 +99,16 @@ def test_a_silent_host_and_one_that_cannot_tell_are_different(reference):
     )
     assert got["ok"] is False
     assert got["hosts"][1] == {
-        **{"host": "h2", "reachable": False, "error": "timed out", "services": []}
+        "host": "h2",
+        "reachable": False,
+        "error": "timed out",
+        "services": [],
     }
     assert got["hosts"][2] == {
-        **{"host": "h3", "reachable": True, "error": "no python", "services": []}
+        "host": "h3",
+        "reachable": True,
+        "error": "no python",
+        "services": [],
     }
 
 
