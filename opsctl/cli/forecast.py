@@ -170,6 +170,11 @@ def _show(told: Sequence[Told], settings: Settings, lost: Mapping[str, Any] | No
         data(answer(told[0]), settings.form)
     else:
         documents = [{"hostname": one.host, **answer(one)} for one in told]
+        documents += [
+            {"hostname": host, "error": found.message}
+            for host, found in lost.items()
+            if isinstance(found, OpsctlError)
+        ]
         data({"schema_version": 1, "forecasts": documents}, settings.form, each="forecasts")
     fleet.raise_lost(lost or {})
     if error := end(told, shown=settings.form is Output.text):

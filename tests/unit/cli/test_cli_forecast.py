@@ -609,6 +609,8 @@ def test_one_lost_host_is_told_after_the_others(cli):
     done = cli("forecast", "kimi")
     assert done.exit_code == 4
     assert "h1 kimi: unknown" in done.stdout and "timed out" in done.stderr
+    said = json.loads(cli("forecast", "kimi", "-o", "json").stdout)["forecasts"]
+    assert "verdict" in said[0]["host"] and said[1] == {"hostname": "h2", "error": "timed out"}
 
 
 def test_what_a_host_tells_itself_cannot_be_typed(cli):
