@@ -117,7 +117,7 @@ def test_release_0_is_taken_over() -> None:
 
 
 def test_nothing_is_taken_over_by_a_service_that_is_deployed() -> None:
-    old = {"gates": {}, "memory": {}, "timing": {}, "expect": None}
+    old: dict[str, Any] = {"gates": {}, "memory": {}, "timing": {}, "expect": None}
     told = quiet_reasons(old, {**old, "takes_over": "ssh.service"})
     assert told == [
         "takes_over ssh.service does nothing: the service is deployed, nothing is left to take"
