@@ -66,7 +66,7 @@ def found(host: Any, **changes: Any) -> dict[str, str]:
 def usual(host: Any) -> set[str]:
     """What a lab host has by itself; none of it is what the tests plant."""
     own = set(found(host))
-    assert own <= {"clock-free", "cgroup-v1", "memlock", "nofile"}, own
+    assert own <= {"clock-free", "cgroup-v1", "limits-container", "memlock", "nofile"}, own
     return own
 
 

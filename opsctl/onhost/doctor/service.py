@@ -218,6 +218,9 @@ def environment(service: Mapping[str, Any], running: str, found: Found) -> None:
     version = str((manifest.get("engine") or {}).get("version") or "")
     if not environment["exists"]:
         found.fault("engine-missing", f"{root} is not there", name)
+    elif not (environment["python"] or environment["python_link"] or packages):
+        if manifest.get("needs"):  # else of other hands: its unit may run another program
+            found.fault("engine-python", f"{root}/bin/python is not there", name, root=root)
     elif not environment["python"]:
         what = "leads nowhere" if environment["python_link"] else "is not there"
         found.fault("engine-python", f"{root}/bin/python {what}", name, root=root)
