@@ -351,6 +351,13 @@ def test_a_unit_of_another_name_is_replaced_and_comes_back(day: Day) -> None:
     assert "hand.service → sglang-kimi.service" in said.stderr
     described = yaml.safe_load(said.stdout)["sglang_services"]["kimi"]
     assert described["takes_over"] == "hand.service"
+    for wrong, words in (
+        ("systemd-journald.service", "its main process is systemd-journald, and not the engine"),
+        ("nosuch.service", "there is no unit nosuch.service on this host"),
+    ):
+        describe(day, "kimi", {**described, "takes_over": wrong})
+        assert words in day.opsctl("plan", "--limit", "h2", ends=1).stderr
+        assert words in day.opsctl("deploy", "--limit", "h2", "--yes", ends=1).stderr
     describe(day, "kimi", described)
     host.sh(f"ln -s hand.service {UNIT_PATH}; systemctl daemon-reload")
     plan = day.opsctl("plan", "--limit", "h2", ends=1)
