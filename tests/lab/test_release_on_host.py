@@ -80,7 +80,7 @@ def test_systemd_takes_the_settings_as_meant(host: Any) -> None:
 def canary(host: Any) -> tuple[str, Release]:
     """A running service whose engine tells its keys in every way, itself and in its children."""
     site = "/opt/sglang/0.5.9/lib/python3*/site-packages"
-    host.sh(f"mkdir $(echo {site})/sglang && touch $(echo {site})/sglang/__init__.py")
+    host.sh(f"mkdir $(echo {site})/sglang && touch $(echo {site})/sglang/launch_server.py")
     engine = (DATA / "canary_engine.py").read_text()
     host.sh(f"cat > $(echo {site})/sglang/launch_server.py", input=engine)
     host.sh("echo 'MemTotal: 471020339 kB' > /run/meminfo")
