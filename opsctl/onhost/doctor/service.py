@@ -226,6 +226,8 @@ def environment(service: Mapping[str, Any], running: str, found: Found) -> None:
         found.fault("engine-python", f"{root}/bin/python {what}", name, root=root)
     elif not manifest.get("needs") and not packages:
         return  # of other hands: what it is made of is not known
+    elif environment.get("elsewhere") and "sglang" not in packages:
+        return
     elif "sglang" not in packages or not environment["importable"]:
         found.fault("engine-none", f"{root} holds no SGLang", name, root=root)
     elif version and version not in (packages["sglang"], packages["sglang"].partition("+")[0]):

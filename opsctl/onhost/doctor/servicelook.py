@@ -169,6 +169,7 @@ def environment(root: str) -> Optional[Dict[str, Any]]:
         "python_version": site.parent.name[len("python") :] if sites else "",
         "packages": found,
         "importable": (site / "sglang" / "launch_server.py").is_file() or _editable(site),
+        "elsewhere": _elsewhere(root, site),
         "requires": [line for line in requires if _named(line) in DISTRIBUTIONS],
         "torch": hostfacts.read(str(site / "torch" / "version.py")),
     }
@@ -177,6 +178,13 @@ def environment(root: str) -> Optional[Dict[str, Any]]:
 def _editable(site: Path) -> bool:
     """Installed from a folder of sources: then a .pth or a finder leads to it."""
     return any(site.glob("__editable__*sglang*"))
+
+
+def _elsewhere(root: str, site: Path) -> bool:
+    """Whether packages may lie in folders that are not looked at: then their absence tells none."""
+    told = re.sub(r"\s", "", hostfacts.read(os.path.join(root, "pyvenv.cfg")).lower())
+    alone = "include-system-site-packages=false" in told
+    return not alone or any(site.glob("*.egg-link")) or (site / "easy-install.pth").exists()
 
 
 def _named(line: str) -> str:

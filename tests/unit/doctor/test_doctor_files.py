@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from opsctl.onhost.doctor import service, servicelook
+from opsctl.onhost.doctor.fault import Found
 
 USER = {"uid": 12345, "gids": [12345]}
 
@@ -108,3 +109,25 @@ def test_the_interpreter_is_the_one_that_the_unit_runs(
     found = servicelook.environment(str(tmp_path))
     assert found is not None
     assert (found["python"], found["importable"]) == (python, importable)
+
+
+@pytest.mark.parametrize(
+    ("config", "elsewhere"),
+    [
+        ("include-system-site-packages = false\n", False),
+        ("include-system-site-packages = true\n", True),
+        ("", True),
+    ],
+)
+def test_only_an_environment_that_stands_alone_can_lack_a_package(
+    tmp_path: Path, config: str, elsewhere: bool
+) -> None:
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin/python").symlink_to("/bin/sh")
+    (tmp_path / "pyvenv.cfg").write_text(config)
+    engine = servicelook.environment(str(tmp_path))
+    assert engine is not None and engine["elsewhere"] is elsewhere
+    found = Found(service.FAULTS)
+    one = {"service": "s", "engine": engine, "manifest": {"needs": {"driver": "1"}}}
+    service.environment(one, "", found)
+    assert [f.fault for f in found.list] == ([] if elsewhere else ["engine-none"])
