@@ -6,12 +6,15 @@ booted, tests that need them FAIL with the reason; they are never skipped in sil
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
+import signal
 import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -68,6 +71,24 @@ class LabHost:
     def lab(self, verb: str, *args: str) -> None:
         """A drill: kill, start, stop, cut, mend, freeze, thaw."""
         _lab(verb, self.name, *args)
+
+
+def slay(process: subprocess.Popen[Any]) -> None:
+    """SIGKILL to a process and all below it: Ansible's workers have sessions of their own, which no
+    signal to its group reaches."""
+    for pid in [process.pid, *_below(process.pid)]:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+    process.communicate()
+
+
+def _below(pid: int) -> list[int]:
+    found = []
+    with contextlib.suppress(FileNotFoundError):  # it ended meanwhile
+        for task in Path(f"/proc/{pid}/task").glob("*/children"):
+            for child in map(int, task.read_text().split()):
+                found += [child, *_below(child)]
+    return found
 
 
 def ssh_config() -> str:

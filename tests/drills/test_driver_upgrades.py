@@ -6,9 +6,7 @@ before are not so.
 
 from __future__ import annotations
 
-import contextlib
 import os
-import signal
 import subprocess
 import sys
 import time
@@ -19,7 +17,7 @@ from typing import Any
 import pytest
 
 from opsctl.lab import shell
-from tests.conftest import boot
+from tests.conftest import boot, slay
 from tests.lab.driver_fleet import FIRST, SECOND, SERVICE, THIRD, Fleet, apart, said, streams
 
 pytestmark = pytest.mark.drill
@@ -227,16 +225,6 @@ def test_a_host_does_not_come_back(fleet: Fleet, table: list[str]) -> None:
     )
 
 
-def children(pid: int) -> list[int]:
-    """All below a process: Ansible's workers have sessions of their own."""
-    found = []
-    with contextlib.suppress(FileNotFoundError):  # it ended meanwhile
-        for task in Path(f"/proc/{pid}/task").glob("*/children"):
-            for child in map(int, task.read_text().split()):
-                found += [child, *children(child)]
-    return found
-
-
 def killed(fleet: Fleet, word: str, version: str, ripe: Callable[[], bool]) -> None:
     """A roll whose controller, with all that it runs here, gets SIGKILL once it has said `word`
     and the host is `ripe`."""
@@ -260,10 +248,7 @@ def killed(fleet: Fleet, word: str, version: str, ripe: Callable[[], bool]) -> N
     while not ripe() and time.monotonic() < end:
         time.sleep(0.05)
     late = time.monotonic() >= end
-    for pid in [roll.pid, *children(roll.pid)]:
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGKILL)
-    roll.wait()
+    slay(roll)
     assert not late, "what the kill was to meet never came"
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import os
 import random
-import signal
 import subprocess
 import sys
 import time
@@ -22,6 +21,7 @@ import yaml
 
 from opsctl.lab import shell
 from opsctl.rehearsal import wheel
+from tests.conftest import slay
 from tests.lab.apt_repository import Repository
 
 pytestmark = [pytest.mark.drill, pytest.mark.timeout(1500)]
@@ -66,7 +66,6 @@ class Fleet:
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
-            start_new_session=True,
         )
 
     def play(self, role: str, variables: dict[str, Any]) -> str:
@@ -87,8 +86,7 @@ class Fleet:
         time.sleep(wait)
         if power:
             self.host.lab("kill")
-        os.killpg(ansible.pid, signal.SIGKILL)
-        ansible.communicate()
+        slay(ansible)
         if power:
             self.host.lab("start")
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 import hashlib
 import importlib.util
 import os
-import signal
 import subprocess
 import sys
 import time
@@ -23,6 +22,7 @@ from opsctl.lab import inventory as lab_inventory
 from opsctl.lab import rehearse, shell
 from opsctl.paths import share
 from opsctl.rehearsal import model_files, wheel
+from tests.conftest import slay
 
 _spec = importlib.util.spec_from_file_location(
     "model_source", share() / "tests" / "unit" / "ansible" / "model_source.py"
@@ -89,7 +89,6 @@ class Fleet:
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
-            start_new_session=True,
         )
 
     def play(self, host: Any, *more: str, rc: int = 0, book: str = "") -> str:
@@ -166,8 +165,7 @@ def test_killed_cut_off_and_powered_off_it_goes_on(fleet: Fleet, stock: Any, add
     # Ansible is killed: the unit does not know of it.
     ansible = fleet.began(host)
     until(lambda: any(p.endswith(".safetensors") for p, _ in stock.hits))
-    os.killpg(ansible.pid, signal.SIGKILL)
-    ansible.communicate()
+    slay(ansible)
     first = pid(host)
     assert first
     secret = "grep -rl CANAR[Y] /proc/[0-9]*/cmdline /proc/[0-9]*/environ /srv 2>/dev/null"
