@@ -420,7 +420,7 @@ PLAYED = {
     "tty": "Defaults:tina !requiretty",
     "nologin": "This account is currently not available",
     "old_python": "is Python 3.6.8",
-    "no_python": "set ansible_python_interpreter",
+    "no_python": "ansible_python_interpreter names /nowhere/python3",
 }
 SURVEYED = ("jumped", "twice", "noisy", "slow", "single", "by_password", "by_six", "other_python")
 
