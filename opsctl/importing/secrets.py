@@ -66,7 +66,7 @@ _WITHIN = 8  # a secret of fewer characters is looked for as a whole value only
 
 
 def by_name(name: str) -> bool:
-    upper = re.sub(r"\W", "_", name.upper())
+    upper = re.sub(r"[^A-Z0-9_]", "_", name.upper())
     if _AWS.fullmatch(upper):
         return _AWS_PUBLIC.fullmatch(upper) is None
     if _NAME.search(upper) and not _PLACE.search(upper):
