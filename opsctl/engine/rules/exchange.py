@@ -73,7 +73,7 @@ def _(v: View) -> Mapping[str, Any] | None:
         return None
     fills = ("deepep", "megamoe") if v.since("0.5.16") else ("deepep",)
     changed: dict[str, Any] = {} if v[A2A] in fills else {A2A: "deepep"}
-    return {**changed, **({FUSION: False} if v.written(FUSION) else {})}
+    return {**changed, **({FUSION: False} if v[FUSION] else {})}
 
 
 @THEME.rule(

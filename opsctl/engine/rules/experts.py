@@ -78,7 +78,10 @@ def _(v: View) -> bool:
     "moe-runner-backend flashinfer_trtllm", "flashinfer_trtllm does not fuse shared experts",
 )  # fmt: skip
 def _(v: View) -> Mapping[str, Any] | None:
-    return {"disable-shared-experts-fusion": True} if v[RUNNER] == "flashinfer_trtllm" else None
+    # Waterfill needs the fusion, and comes after.
+    filled = v["enable-waterfill"] or v["enable-deepep-waterfill"]
+    alone = v[RUNNER] == "flashinfer_trtllm" and not filled
+    return {"disable-shared-experts-fusion": True} if alone else None
 
 
 @THEME.rule(
