@@ -130,11 +130,6 @@ class Apt:
     def stream(self, wanted: str) -> None:
         """Debian's repositories have none."""
 
-    def newer(self, a: str, b: str) -> bool:
-        return (
-            subprocess.run(["dpkg", "--compare-versions", a, "gt", b], check=False).returncode == 0
-        )
-
     def pin(self, host: Host, upstream: str) -> None:
         host.file(PREFERENCES, preferences(upstream))
 
