@@ -23,6 +23,9 @@ def logs(
     """The last `lines` lines (0: all) of this start, or with `all_starts` of each of the newest
     starts; then, with `follow`, what comes, of later starts too, until stdin closes."""
     reads = _each_start(store.unit, lines) if all_starts else []
+    if not (all_starts or follow or manager.show(store.unit).up):
+        # What died at once can have left its last words without the mark of its invocation.
+        reads = [({}, argv) for _, argv in _each_start(store.unit, lines)[-1:]]
     if follow or not reads:  # the cursor that is followed stands after the last line that was read
         current = invocation_of(store, manager) if reads or not all_starts else ""
         mark = reads[-1][0] if reads else {}

@@ -133,9 +133,12 @@ def test_logs_are_of_this_start_and_harmless(host: Any) -> None:
     assert any("fired up" in line["text"] for line in found)
     assert len(lines(host, "logs", "kimi", "--lines", "3")) == 3
     host.sh("printf 'evil \\033]0;x\\007 \\033[2J end\\n' | systemd-cat -t evil; journalctl --sync")
+    # A journald that reads what came only when its sender is dead does not know of which start.
     host.sh(
+        "systemctl kill --signal=STOP systemd-journald; "
         "systemd-run --wait --quiet --unit=sglang-evil.service "
-        "printf 'evil \\033]0;title\\007\\033[2J end\\n'; journalctl --sync"
+        "printf 'evil \\033]0;title\\007\\033[2J end\\n'; "
+        "systemctl kill --signal=CONT systemd-journald; journalctl --sync"
     )
     texts = [line["text"] for line in lines(host, "logs", "evil")]
     assert any(t.split() == ["evil", "end"] for t in texts), texts
