@@ -170,17 +170,22 @@ class SshHost:
                 break
             time.sleep(0.2)
         line = Line(self.target)
-        with self._lock:
-            self._lines.append(line)
         try:
-            return _watched(line.session(deadline))
+            channel = _watched(line.session(deadline))
         except paramiko.ChannelException as error:
+            line.close()
             raise Unreachable(
                 f"it allows no further session on this connection ({error.text})",
                 host=self.name,
                 step="session",
                 hint="raise MaxSessions in its sshd_config",
             ) from None
+        except BaseException:
+            line.close()
+            raise
+        with self._lock:  # only now: others would have filled it before our session was open
+            self._lines.append(line)
+        return channel
 
     def _start(self, sudo: bool) -> Start:
         become = sudo and self.target.become and self.target.user != "root"
