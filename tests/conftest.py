@@ -42,6 +42,18 @@ class LabHost:
     def address(self) -> str:
         return f"{os.environ.get('LAB_NET', '10.77.0')}.{10 + int(self.name[1:])}"
 
+    @property
+    def login(self) -> dict[str, str]:
+        """The inventory's variables by which Ansible and opsctl reach it, as root."""
+        config = ssh_config()
+        return {
+            "ansible_host": self.address,
+            "ansible_user": "root",
+            "ansible_ssh_private_key_file": str(Path(config).parent / "id_ed25519"),
+            "ansible_ssh_common_args": f"-F {config}",
+            "ansible_python_interpreter": "/usr/bin/python3",
+        }
+
     def sh(
         self, command: str, *, check: bool = True, timeout: float = 120, input: str | None = None
     ) -> subprocess.CompletedProcess[str]:

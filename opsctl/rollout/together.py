@@ -202,7 +202,8 @@ def gpus_short(manifest: Mapping[str, Any], facts: Facts) -> str:
         return f"GPU {', '.join(map(str, lost))} of the description is not there, or not in order"
     ranks, there = len(manifest["ranks"]), len(asked or cards)
     if ranks > there:
-        return f"the flags make {ranks} ranks on this host, and it has {there} GPUs in order"
+        cards_there = f"{there} GPU{'s' if there != 1 else ''}"
+        return f"the flags make {ranks} ranks on this host, and it has {cards_there} in order"
     return ""
 
 

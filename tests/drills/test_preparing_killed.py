@@ -19,7 +19,6 @@ from typing import Any
 import pytest
 import yaml
 
-from opsctl.lab import shell
 from opsctl.rehearsal import wheel
 from tests.conftest import slay
 from tests.lab.apt_repository import Repository
@@ -38,15 +37,8 @@ ROWS = [
 class Fleet:
     def __init__(self, host: Any, folder: Path) -> None:
         self.host, self.folder = host, folder
-        keys = shell.folder() / "ssh"
-        login = {
-            "ansible_host": host.address,
-            "ansible_user": "root",
-            "ansible_ssh_private_key_file": str(keys / "id_ed25519"),
-            "ansible_ssh_common_args": f"-F {keys / 'config'}",
-            "ansible_python_interpreter": "/usr/bin/python3",
-        }
-        (folder / "hosts.yml").write_text(yaml.safe_dump({"all": {"hosts": {host.name: login}}}))
+        reached = {"all": {"hosts": {host.name: host.login}}}
+        (folder / "hosts.yml").write_text(yaml.safe_dump(reached))
 
     def began(self, role: str, variables: dict[str, Any]) -> subprocess.Popen[str]:
         play = {"hosts": "all", "gather_facts": False, "become": True, "roles": [{"role": role}]}

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from tests.conftest import LabHost, boot, ssh_config
+from tests.conftest import LabHost, boot
 
 TOP = Path(__file__).resolve().parents[2]
 BIN = Path(sys.executable).parent
@@ -67,22 +67,8 @@ class Real:
 
     def __init__(self, version: str, host: LabHost, folder: Path) -> None:
         self.version, self.host, self.folder = version, host, folder
-        config = ssh_config()
-        (folder / "hosts.yml").write_text(
-            json.dumps(
-                {
-                    "cpu": {
-                        "hosts": {host.name: {"ansible_host": host.address}},
-                        "vars": {
-                            "ansible_user": "root",
-                            "ansible_ssh_private_key_file": str(Path(config).parent / "id_ed25519"),
-                            "ansible_ssh_common_args": f"-F {config}",
-                            "ansible_python_interpreter": "/usr/bin/python3",
-                        },
-                    }
-                }
-            )
-        )
+        reached = {"cpu": {"hosts": {host.name: host.login}}}
+        (folder / "hosts.yml").write_text(json.dumps(reached))
 
     def describe(self, max_tokens: int) -> None:
         group_vars = self.folder / "group_vars"

@@ -16,7 +16,7 @@ from typing import Any
 
 import yaml
 
-from opsctl.lab import inventory, rehearse, shell
+from opsctl.lab import inventory, rehearse
 from opsctl.paths import share
 from opsctl.rehearsal import wheel
 from tests.lab.apt_repository import KERNEL, SMI, Repository
@@ -48,14 +48,7 @@ class Fleet:
         self._describe()
 
     def _describe(self) -> None:
-        keys = shell.folder() / "ssh"
-        login = {
-            "ansible_user": "root",
-            "ansible_ssh_private_key_file": str(keys / "id_ed25519"),
-            "ansible_ssh_common_args": f"-F {keys / 'config'}",
-            "ansible_python_interpreter": "/usr/bin/python3",
-        }
-        said = {name: {"ansible_host": host.address} for name, host in self.hosts.items()}
+        said = {name: host.login for name, host in self.hosts.items()}
         wheel.build("0.5.9", self.folder / "wheels")
         services = inventory.SERVICES.format(version="0.5.9", wheels=self.folder / "wheels")
         described = yaml.safe_load(services) | FABRIC
@@ -63,7 +56,7 @@ class Fleet:
         asked = {"url": self.repository.url("good"), "key": str(self.folder / "good.asc")}
         described |= {"nvidia_driver_repository": asked, "nvidia_driver_branch": "580"}
         (self.folder / "inventory" / "group_vars").mkdir(parents=True)
-        book = {"kimi": {"hosts": said, "vars": login}}
+        book = {"kimi": {"hosts": said}}
         (self.folder / "inventory" / "hosts.yml").write_text(yaml.safe_dump(book))
         file = self.folder / "inventory" / "group_vars" / "kimi.yml"
         file.write_text(yaml.safe_dump(described))

@@ -22,7 +22,6 @@ import yaml
 from opsctl.ansible import program
 from opsctl.ansible.nvidia_driver import refusal, with_key
 from opsctl.ansible.target.openpgp import fingerprints
-from opsctl.lab import shell
 from opsctl.paths import share
 from opsctl.remote.host import Answer
 from tests.lab.apt_repository import KERNEL, Repository
@@ -38,15 +37,8 @@ class Machine:
 
     def __init__(self, host: Any, repository: Repository, folder: Path) -> None:
         self.host, self.repository, self.folder, self.name = host, repository, folder, host.name
-        keys = shell.folder() / "ssh"
-        login = {
-            "ansible_host": host.address,
-            "ansible_user": "root",
-            "ansible_ssh_private_key_file": str(keys / "id_ed25519"),
-            "ansible_ssh_common_args": f"-F {keys / 'config'}",
-            "ansible_python_interpreter": "/usr/bin/python3",
-        }
-        (folder / "hosts.yml").write_text(yaml.safe_dump({"all": {"hosts": {host.name: login}}}))
+        reached = {"all": {"hosts": {host.name: host.login}}}
+        (folder / "hosts.yml").write_text(yaml.safe_dump(reached))
         roles = [{"role": name} for name in ("nvidia_driver", "cuda", "host_tuning")]
         kimi = {"model": {"path": "/srv/models/kimi"}, "engine": {"version": "0.5.9"}}
         (folder / "group_vars").mkdir()

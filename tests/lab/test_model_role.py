@@ -19,7 +19,7 @@ import pytest
 import yaml
 
 from opsctl.lab import inventory as lab_inventory
-from opsctl.lab import rehearse, shell
+from opsctl.lab import rehearse
 from opsctl.paths import share
 from opsctl.rehearsal import model_files, wheel
 from tests.conftest import slay
@@ -53,15 +53,7 @@ class Fleet:
 
     def __init__(self, hosts: list[Any], folder: Path) -> None:
         self.hosts, self.folder = hosts, folder
-        keys = shell.folder() / "ssh"
-        login = {
-            "ansible_user": "root",
-            "ansible_ssh_private_key_file": str(keys / "id_ed25519"),
-            "ansible_ssh_common_args": f"-F {keys / 'config'}",
-            "ansible_python_interpreter": "/usr/bin/python3",
-        }
-        told = {host.name: {"ansible_host": host.address} for host in hosts}
-        inventory = {"all": {"hosts": told, "vars": login}}
+        inventory = {"all": {"hosts": {host.name: host.login for host in hosts}}}
         (folder / "hosts.yml").write_text(yaml.safe_dump(inventory))
         (folder / "host_vars").mkdir(exist_ok=True)
         (folder.parent / "book.yml").write_text(BOOK)

@@ -21,7 +21,7 @@ import pytest
 import yaml
 
 from opsctl.lab import inventory as lab_inventory
-from opsctl.lab import rehearse, shell
+from opsctl.lab import rehearse
 from opsctl.paths import share
 from opsctl.rehearsal import wheel
 
@@ -103,19 +103,13 @@ def told(output: str) -> list[str]:
 
 def reached(hosts: list[Any]) -> dict[str, Any]:
     """The inventory's hosts: the first as root, the second over it, by a user with sudo."""
-    keys = shell.folder() / "ssh"
-    login = {
-        "ansible_ssh_private_key_file": str(keys / "id_ed25519"),
-        "ansible_ssh_common_args": f"-F {keys / 'config'}",
-        "ansible_python_interpreter": "/usr/bin/python3",
-    }
-    said = {host.name: {"ansible_host": host.address} for host in hosts}
-    said[hosts[0].name] |= {"ansible_user": "root"}
+    said = {host.name: host.login for host in hosts}
+    over = f" -o ProxyJump={hosts[0].address}"
     said[hosts[1].name] |= {
         "ansible_user": "carol",
         "ansible_become": True,
         "ansible_become_password": SUDO,
-        "ansible_ssh_common_args": f"-F {keys / 'config'} -o ProxyJump={hosts[0].address}",
+        "ansible_ssh_common_args": hosts[1].login["ansible_ssh_common_args"] + over,
     }
     hosts[1].sh(
         f"useradd -m -s /bin/bash carol && echo carol:{SUDO} | chpasswd && "
@@ -125,7 +119,7 @@ def reached(hosts: list[Any]) -> dict[str, Any]:
         # Without sftp, which only the wheels of the role `engine` would take.
         "sed -i '/^Subsystem/d' /etc/ssh/sshd_config && systemctl restart ssh"
     )
-    return {"kimi": {"hosts": said, "vars": login}}
+    return {"kimi": {"hosts": said}}
 
 
 @pytest.fixture(scope="module")

@@ -133,15 +133,7 @@ class Day:
 
 def reached(hosts: list[Any]) -> dict[str, Any]:
     """An inventory's hosts, reached as root."""
-    keys = shell.folder() / "ssh"
-    login = {
-        "ansible_user": "root",
-        "ansible_ssh_private_key_file": str(keys / "id_ed25519"),
-        "ansible_ssh_common_args": f"-F {keys / 'config'}",
-        "ansible_python_interpreter": "/usr/bin/python3",
-    }
-    said = {host.name: {"ansible_host": host.address} for host in hosts}
-    return {"kimi": {"hosts": said, "vars": login}}
+    return {"kimi": {"hosts": {host.name: host.login for host in hosts}}}
 
 
 @pytest.fixture(scope="module")

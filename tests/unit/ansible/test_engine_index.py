@@ -22,10 +22,7 @@ from opsctl.ansible.target import engine
 from opsctl.rehearsal import wheel
 from opsctl.spec import load
 
-TOOLS = (
-    "pip",
-    pytest.param("uv", marks=pytest.mark.skipif(not shutil.which("uv"), reason="no uv")),
-)
+TOOLS = ("pip", "uv")
 
 
 def torch(folder: Path) -> Path:
