@@ -31,6 +31,9 @@ def python(tmp_path_factory: pytest.TempPathFactory) -> Path:
     # Behind the environment's own packages, so that only what it lacks is found there.
     others = f"{sysconfig.get_paths()['purelib']}\n{TOP}\n"
     (Path(own.stdout.strip()) / "zz-others.pth").write_text(others)
+    script = python.with_name("opsctl")
+    script.write_text(f"#!{python}\nfrom opsctl.cli.entry import run\nrun()\n")
+    script.chmod(0o755)
     return python
 
 

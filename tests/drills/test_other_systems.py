@@ -21,6 +21,7 @@ from opsctl.lab import shell
 pytestmark = [pytest.mark.drill, pytest.mark.timeout(3600)]
 
 ROOT = Path(__file__).resolve().parents[2]
+LAB = str(ROOT / "opsctl" / "lab" / "lab.sh")
 MACHINES = [Path("/etc/apt/sources.list.d/debian.sources"), Path("/etc/apt/sources.list")]
 FOLDER = os.environ.get("OPSCTL_SYSTEMS", "")
 OTHERS = {p.stem: p for p in Path(FOLDER).glob("*.sources")} if FOLDER else {}
@@ -52,8 +53,7 @@ def other(suite: str) -> dict[str, str]:
 
 
 def build(env: dict[str, str]) -> None:
-    script = ["bash", str(ROOT / "opsctl" / "lab" / "lab.sh"), "build"]
-    subprocess.run(script, env=env, stdin=subprocess.DEVNULL, check=True, timeout=900)
+    subprocess.run(["bash", LAB, "build"], env=env, stdin=subprocess.DEVNULL, check=True, timeout=900)
 
 
 def pytested(env: dict[str, str], tests: list[str], *more: str) -> str:
@@ -62,6 +62,8 @@ def pytested(env: dict[str, str], tests: list[str], *more: str) -> str:
     done = subprocess.run(
         words, cwd=ROOT, env=env, stdin=subprocess.DEVNULL, capture_output=True, text=True
     )
+    # A lab that stays up holds the name and the bridge that the next drill's hosts need.
+    subprocess.run(["bash", LAB, "down"], env=env, stdin=subprocess.DEVNULL, check=True)
     assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-2000:]
     return done.stdout
 
