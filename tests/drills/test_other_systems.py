@@ -53,7 +53,9 @@ def other(suite: str) -> dict[str, str]:
 
 
 def build(env: dict[str, str]) -> None:
-    subprocess.run(["bash", LAB, "build"], env=env, stdin=subprocess.DEVNULL, check=True, timeout=900)
+    subprocess.run(
+        ["bash", LAB, "build"], env=env, stdin=subprocess.DEVNULL, check=True, timeout=900
+    )
 
 
 def pytested(env: dict[str, str], tests: list[str], *more: str) -> str:
