@@ -37,9 +37,12 @@ class Ended:
 
 
 def untouched(step: Step, error: OpsctlError) -> Ended:
+    """A lock that is left on a host out of reach is told, with what ends it, by the next roll."""
     state = "nothing was touched: its services serve as before"
     hint = error.hint or "put that right"
-    if isinstance(error, Unreachable | Silent) and step.locked:
+    if isinstance(error, Unreachable | Silent):
+        state = "this roll touched nothing; whether its services serve is not known"
+    if isinstance(error, Silent) and step.locked:
         hint = f"{hint}; locks may be left: opsctl unlock {' '.join(step.locked)}"
     return Ended(step.host, "refused", step.have, error.message, state,
                  f"{hint}; then again: {PLAYBOOK}")  # fmt: skip
@@ -49,7 +52,11 @@ def given_back(step: Step, error: OpsctlError, results: Sequence[Result]) -> End
     """Packages failed before any reboot."""
     names, again = " ".join(step.services), f"then again: {PLAYBOOK}"
     if all(result.good for result in results):
-        state = "the driver of before is loaded" + (f", and {names} serves on it" if names else "")
+        if step.have:
+            state = "the driver of before is loaded"
+            state += f", and {names} serves on it" if names else ""
+        else:
+            state = "no driver is loaded, as before" + (f"; {names} serves" if names else "")
         return Ended(step.host, "restored", step.have, error.message, state,
                      f"put that right, {again}", tuple(results))  # fmt: skip
     cause = "; ".join(f"{r.service}: {r.cause}" for r in results if not r.good)

@@ -333,7 +333,9 @@ def _timers(seen: Mapping[str, Any], found: Found) -> None:
         timer = re.fullmatch(r"opsctl-deadman-(.+)\.timer", unit)
         if timer and state["active"] == "active" and timer[1] not in alive:
             found.fault("deadman-left", f"{unit} is active, nothing is pending", unit=unit)
-    deployed = [s for s in seen["services"] if s["release"].get("running") not in (None, "0")]
+    # A unit that was edited counts as of other hands ("0"); its deployment is ours all the same.
+    releases = [service["release"] for service in seen["services"]]
+    deployed = any(r.get("edited") or r.get("running") not in (None, "0") for r in releases)
     recover = seen["units"].get("opsctl-recover.service") or {}
     if deployed and recover.get("enabled") != "enabled":
         found.fault(

@@ -404,6 +404,9 @@ FAULTS: list[tuple[str, str, Plant, str, set[str]]] = [
      "opsctl-deadman-kimi.timer", set()),
     ("recover-off", "reference", put("units|opsctl-recover.service|enabled", "disabled"),
      "disabled", set()),
+    ("recover-off", "reference", both(
+        put("units|opsctl-recover.service|enabled", "disabled"),
+        mine("release|running", "0"), mine("release|edited", True)), "disabled", {"unit-edited"}),
 ]  # fmt: skip
 
 

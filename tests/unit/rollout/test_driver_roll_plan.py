@@ -11,7 +11,7 @@ import pytest
 from opsctl.errors import LockHeld, OpsctlError, Unreachable
 from opsctl.onhost.doctor.examine import FAULTS
 from opsctl.remote.fake import Call
-from opsctl.remote.host import Answer
+from opsctl.remote.host import Answer, Silent
 from opsctl.rollout.driver import Seen, Step, Wish, step
 from opsctl.rollout.driverend import Ended
 from opsctl.rollout.driverhost import BOOT_ID, REBOOT, roll
@@ -276,6 +276,31 @@ def test_a_lock_that_is_taken_meanwhile() -> None:
     (ended,) = rolled(box)
     assert (ended.outcome, ended.cause) == ("refused", "locked by me")
     assert ended.hint.startswith("opsctl status kimi; then again: ansible-playbook")
+
+
+@pytest.mark.parametrize(
+    ("error", "unlock"), [(Unreachable("no route", host="h1"), False), (Silent("hung"), True)]
+)
+def test_of_a_host_that_does_not_answer_nobody_knows_whether_it_serves(
+    error: OpsctlError, unlock: bool
+) -> None:
+    box = Box("h1")
+    box.verbs["lock"] = error
+    (ended,) = rolled(box)
+    assert ended.outcome == "refused"
+    assert ended.state == "this roll touched nothing; whether its services serve is not known"
+    assert ("opsctl unlock kimi" in ended.hint) is unlock
+
+
+def test_where_no_driver_was_none_is_said_to_be_loaded() -> None:
+    box = Box("h1")
+    none = {**FOUND, "driver": None, "loaded": None}
+    plan = [step("h1", WISH, seen(none, state="inactive"))]
+    order = Order("r", "me", "", "now", lambda *_: None, clock=Time().clock())
+    programs = Programs(box, install=[refused("no such package")])
+    (ended,) = roll({"h1": box}, plan, order, lambda _: programs)
+    assert (ended.outcome, ended.driver) == ("restored", "")
+    assert ended.state == "no driver is loaded, as before"
 
 
 def test_a_connection_that_breaks_while_packages_move() -> None:
