@@ -51,7 +51,7 @@ bench: setup lab-packages
 	python tools/bench.py
 	python tools/bench_forecast.py
 
-lock:
+lock: setup
 	uv pip compile --quiet --universal --generate-hashes --no-annotate --no-header \
 	    --python-version 3.11 --extra dev --output-file requirements.lock pyproject.toml
 

@@ -122,7 +122,8 @@ def boot(count: int) -> list[LabHost]:
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
     """No hosts stay behind: the demo, and the next run, find the machine as these tests did."""
-    if any(item.get_closest_marker("lab") for item in getattr(session, "items", ())):
+    marks = (m.name for item in getattr(session, "items", ()) for m in item.iter_markers())
+    if not {"lab", "drill"}.isdisjoint(marks):
         _lab("down", check=False)
 
 

@@ -9,7 +9,7 @@ from typing import Any, Dict, Iterable, Iterator, List, Tuple
 
 from opsctl.onhost import records, stream, systemd
 from opsctl.onhost.store import Store
-from opsctl.onhost.systemd import Systemd
+from opsctl.onhost.systemd import Systemd, UnitState
 
 LONGEST_RECORD = 1 << 20  # bytes of one record's JSON; bytes come as arrays, five times as long
 LONGEST_LINE = 16384  # characters that are shown
@@ -23,11 +23,12 @@ def logs(
     """The last `lines` lines (0: all) of this start, or with `all_starts` of each of the newest
     starts; then, with `follow`, what comes, of later starts too, until stdin closes."""
     reads = _each_start(store.unit, lines) if all_starts else []
-    if not (all_starts or follow or manager.show(store.unit).up):
+    state = manager.show(store.unit)
+    if not (all_starts or follow or state.up):
         # What died at once can have left its last words without the mark of its invocation.
         reads = [({}, argv) for _, argv in _each_start(store.unit, lines)[-1:]]
     if follow or not reads:  # the cursor that is followed stands after the last line that was read
-        current = invocation_of(store, manager) if reads or not all_starts else ""
+        current = _invocation(state) if reads or not all_starts else ""
         mark = reads[-1][0] if reads else {}
         reads = [*reads[:-1], (mark, records.journalctl_argv(store.unit, current, lines=lines))]
     mark, argv = reads.pop()
@@ -77,12 +78,11 @@ def _at(microseconds: int) -> str:
     return f"@{microseconds // 1000000}.{microseconds % 1000000:06d}"
 
 
-def invocation_of(store: Store, manager: Systemd) -> str:
+def _invocation(state: UnitState) -> str:
     """The current start, or the last one of a unit that is not loaded any more; "" if unknown."""
-    now = manager.show(store.unit).invocation
-    if now:
-        return now
-    argv = ["journalctl", "-o", "json", "--quiet", "--lines=1", f"--unit={store.unit}"]
+    if state.invocation:
+        return state.invocation
+    argv = ["journalctl", "-o", "json", "--quiet", "--lines=1", f"--unit={state.name}"]
     _, out, _ = systemd.call([*argv, "--output-fields=INVOCATION_ID,_SYSTEMD_INVOCATION_ID"], 30)
     for line in out.splitlines():
         fields = json.loads(line)

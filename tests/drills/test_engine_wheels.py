@@ -80,19 +80,9 @@ def play(inventory: Path, book: Path, wanted: list[dict[str, Any]], *more: str) 
 
 @pytest.fixture(scope="module")
 def inventory(lab_host: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    from opsctl.lab import shell
-
-    keys = shell.folder() / "ssh"
-    said = {
-        "ansible_host": lab_host.address,
-        "ansible_user": "root",
-        "ansible_ssh_private_key_file": str(keys / "id_ed25519"),
-        "ansible_ssh_common_args": f"-F {keys / 'config'}",
-        "ansible_python_interpreter": "/usr/bin/python3",
-    }
     folder = tmp_path_factory.mktemp("inventory")
     file = folder / "hosts.yml"
-    file.write_text(yaml.safe_dump({"all": {"hosts": {lab_host.name: said}}}))
+    file.write_text(yaml.safe_dump({"all": {"hosts": {lab_host.name: lab_host.login}}}))
     return file
 
 

@@ -21,8 +21,6 @@ from opsctl.lab import shell
 pytestmark = [pytest.mark.drill, pytest.mark.timeout(3600)]
 
 ROOT = Path(__file__).resolve().parents[2]
-LAB = str(ROOT / "opsctl" / "lab" / "lab.sh")
-MACHINES = [Path("/etc/apt/sources.list.d/debian.sources"), Path("/etc/apt/sources.list")]
 FOLDER = os.environ.get("OPSCTL_SYSTEMS", "")
 OTHERS = {p.stem: p for p in Path(FOLDER).glob("*.sources")} if FOLDER else {}
 SUITES = sorted({"trixie", *OTHERS})
@@ -32,30 +30,19 @@ FETCHES = "not whole_deployment"  # of test_model_role, what needs no engine
 DNF = "dnf,dnf-plugins-core,rpm"
 
 
-def sources(suite: str) -> Path:
-    """Apt sources of a suite: those that are given, or this machine's with its name in them."""
-    if suite in OTHERS:
-        return OTHERS[suite]
-    own = next(path for path in MACHINES if path.exists() and path.stat().st_size)
-    written = Path(f"{shell.folder()}-{suite}", own.name)
-    written.parent.mkdir(parents=True, exist_ok=True)
-    written.write_text(re.sub(r"\bbookworm\b", suite, own.read_text()))
-    return written
-
-
 def lab(name: str, **more: str) -> dict[str, str]:
     """A lab of its own, whose base stays for the next run."""
     return {**os.environ, "LAB_DIR": f"{shell.folder()}-{name}", **more}
 
 
 def other(suite: str) -> dict[str, str]:
-    return lab(suite, LAB_SUITE=suite, LAB_APT=str(sources(suite)), LAB_EXTRA="apt")
+    given = {"LAB_APT": str(OTHERS[suite])} if suite in OTHERS else {}
+    return lab(suite, LAB_SUITE=suite, LAB_EXTRA="apt", **given)
 
 
 def build(env: dict[str, str]) -> None:
-    subprocess.run(
-        ["bash", LAB, "build"], env=env, stdin=subprocess.DEVNULL, check=True, timeout=900
-    )
+    script = ["bash", str(shell.SCRIPT), "build"]
+    subprocess.run(script, env=env, stdin=subprocess.DEVNULL, check=True, timeout=900)
 
 
 def pytested(env: dict[str, str], tests: list[str], *more: str) -> str:
@@ -64,8 +51,6 @@ def pytested(env: dict[str, str], tests: list[str], *more: str) -> str:
     done = subprocess.run(
         words, cwd=ROOT, env=env, stdin=subprocess.DEVNULL, capture_output=True, text=True
     )
-    # A lab that stays up holds the name and the bridge that the next drill's hosts need.
-    subprocess.run(["bash", LAB, "down"], env=env, stdin=subprocess.DEVNULL, check=True)
     assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-2000:]
     return done.stdout
 

@@ -69,7 +69,7 @@ def _(v: View) -> Mapping[str, Any] | None:
     "it fills up what deepep sends, and the shared experts with it", ">=0.5.12",
 )  # fmt: skip
 def _(v: View) -> Mapping[str, Any] | None:
-    if not (v["enable-waterfill"] or v["enable-deepep-waterfill"]):
+    if not v.waterfill:
         return None
     fills = ("deepep", "megamoe") if v.since("0.5.16") else ("deepep",)
     changed: dict[str, Any] = {} if v[A2A] in fills else {A2A: "deepep"}

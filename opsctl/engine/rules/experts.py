@@ -79,8 +79,7 @@ def _(v: View) -> bool:
 )  # fmt: skip
 def _(v: View) -> Mapping[str, Any] | None:
     # Waterfill needs the fusion, and comes after.
-    filled = v["enable-waterfill"] or v["enable-deepep-waterfill"]
-    alone = v[RUNNER] == "flashinfer_trtllm" and not filled
+    alone = v[RUNNER] == "flashinfer_trtllm" and not v.waterfill
     return {"disable-shared-experts-fusion": True} if alone else None
 
 

@@ -97,6 +97,11 @@ class View(Mapping[str, Any]):
     def tier(self) -> bool:
         return bool(self["enable-hierarchical-cache"])
 
+    @property
+    def waterfill(self) -> bool:
+        """enable-waterfill, or its name up to 0.5.15.post1."""
+        return bool(self["enable-waterfill"] or self["enable-deepep-waterfill"])
+
     def runs_on(self, *backends: str, phases: str = "base decode") -> bool:
         """Whether one of the flags names one of them. "base" is attention-backend itself."""
         flags = ("attention-backend" if p == "base" else f"{p}-attention-backend"
