@@ -38,7 +38,7 @@ src = importlib.util.module_from_spec(_spec)
 sys.modules["model_source"] = src
 _spec.loader.exec_module(src)
 
-SHARD = "model-00002-of-00004.safetensors"
+FIRST, SHARD = "model-00001-of-00004.safetensors", "model-00002-of-00004.safetensors"
 
 
 def hub(address: str, **more: Any) -> dict[str, Any]:
@@ -135,14 +135,17 @@ def test_what_does_not_pass_ends_it_and_nothing_is_put_in_place(
 ) -> None:
     stock = src.Stock(src.small_model(), faults={SHARD: [fault] * times})
     with src.served(stock) as address:
-        end = run(path, hub(address), code=fetch.REFUSED)
+        source = hub(address, connections=1)  # in order: the first shard is whole before SHARD
+        end = run(path, source, code=fetch.REFUSED)
         assert said in end["message"] and end["state"] == "failed"
         assert not os.path.lexists(path)
+        assert list(path.parent.glob(f".fetched/*.part/{FIRST}"))
         stock.faults.clear()
-        run(path, hub(address))
+        run(path, source)
     whole(path, stock.files)
     # What was whole before the failure was not asked for again.
     assert sum(1 for p, _ in stock.hits if p == "config.json") <= 1
+    assert sum(1 for p, _ in stock.hits if p == FIRST) == 1
 
 
 def test_a_token_that_is_missing_is_named(path: Path) -> None:
