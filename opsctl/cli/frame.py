@@ -193,7 +193,7 @@ def _ended(run: Callable[[], None], settings: Settings) -> int:
     except OpsctlError as error:
         if settings.debug:
             _traceback()
-        _complain(error, settings.inventory)
+        complain(error, settings.inventory)
         return error.exit_code
     except KeyboardInterrupt:
         sys.stderr.write("interrupted\n")
@@ -220,7 +220,7 @@ def _told() -> bool:
     except BrokenPipeError:
         _hush()
     except OSError as error:
-        _complain(unwritten(error))
+        complain(unwritten(error))
         return False
     return True
 
@@ -273,7 +273,8 @@ def _option(name: str, annotation: Any, default: Any) -> inspect.Parameter:
     )
 
 
-def _complain(error: OpsctlError, inventory: Path | None = None) -> None:
+def complain(error: OpsctlError, inventory: Path | None = None) -> None:
+    """The error on stderr, as it fits the terminal."""
     from opsctl.cli.console import stderr_columns
     from opsctl.views.errors import folded, lines
 

@@ -14,6 +14,7 @@ import typer
 
 import opsctl
 from opsctl.cli.frame import Settings, framed
+from opsctl.cli.usage import Verbs
 
 # As --help shows them.
 VERBS = (
@@ -47,6 +48,7 @@ def built(verbs: tuple[str, ...] = (*VERBS, *GROUPS)) -> typer.Typer:
     """The command with these verbs."""
     app = typer.Typer(
         name="opsctl",
+        cls=Verbs,
         help=opsctl.__doc__,
         no_args_is_help=True,
         rich_markup_mode=None,  # rich costs 60 ms that --help need not pay

@@ -80,6 +80,42 @@ def test_wrong_usage_ends_with_2(cli, arguments):
     assert "Usage: opsctl" in done.stderr
 
 
+@pytest.mark.parametrize(
+    ("typed", "following"),
+    [
+        ("stop --yes", "opsctl stop --yes SERVICE"),
+        ("--limit h1 remove", "opsctl --limit h1 remove SERVICE"),
+        ("logs", "opsctl logs SERVICE"),
+        ("unlock", "opsctl unlock SERVICE"),
+        ("config explain", "opsctl config explain FLAG"),
+        ("catalog diff 0.5.9", "opsctl catalog diff 0.5.9 B"),
+        ("render", "opsctl render --out DIR"),
+        ("logs kimi other", "opsctl logs -h"),
+        ("logs kimi --lines x", "opsctl logs -h"),
+        ("restart --bogus", "opsctl restart -h"),
+        ("verify --limit", "opsctl verify -h"),
+        ("import --host", "opsctl import -h"),
+        ("rollback -o xml", "opsctl rollback -h"),
+        ("config show --bogus", "opsctl config show -h"),
+        ("lab up many", "opsctl lab up -h"),
+        ("--bogus", "opsctl -h"),
+        ("deployy", "opsctl -h"),
+    ],
+)
+def test_wrong_usage_says_what_to_type_next(cli, typed, following):
+    done = cli(*typed.split())
+    assert done.exit_code == 2
+    *_, error, last = done.stderr.splitlines()
+    assert error.startswith("error: ") and "Value error" not in error
+    assert last == f"next: {following}"
+
+
+def test_a_group_without_a_verb_shows_its_help(cli):
+    done = cli("config")
+    assert done.exit_code == 2
+    assert "Commands:" in done.stdout + done.stderr and "next:" not in done.stderr
+
+
 ALL = [kind for kind in vars(errors).values() if isinstance(kind, type)]
 KINDS = [kind for kind in ALL if issubclass(kind, errors.OpsctlError)]
 

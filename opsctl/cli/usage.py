@@ -1,0 +1,67 @@
+"""How wrong usage ends: typer's own words, and below them what to type next."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import typer
+from typer.core import TyperGroup
+
+from opsctl.cli.frame import complain
+from opsctl.errors import Refused
+
+# Newer typers bring a click of their own: what a bad parameter is besides itself, is in both.
+UsageError: Any = typer.BadParameter.__mro__[1]
+_HELP = "NoArgsIsHelpError"  # shows the help, which says what can be typed
+
+
+class Verbs(TyperGroup):
+    """The command itself, whose verbs may be of groups of their own."""
+
+    given: Sequence[str] = ()
+
+    def make_context(self, info_name: Any, args: Any, parent: Any = None, **extra: Any) -> Any:
+        self.given = tuple(args)
+        with self._told():
+            return super().make_context(info_name, args, parent, **extra)
+
+    def invoke(self, ctx: Any) -> Any:
+        with self._told():
+            return super().invoke(ctx)
+
+    @contextmanager
+    def _told(self) -> Iterator[None]:
+        try:
+            yield
+        except UsageError as error:
+            if type(error).__name__ == _HELP:
+                raise
+            if error.ctx is not None:
+                sys.stderr.write(error.ctx.get_usage() + "\n")
+            text = str(error.format_message()).replace("Value error, ", "")  # pydantic's
+            complain(Refused(text, hint=self._next(error)))
+            raise typer.Exit(Refused.exit_code) from error
+
+    def _next(self, error: Any) -> str:
+        """The command as it was typed with what it lacks; or the help of its verb."""
+        param = getattr(error, "param", None)
+        if param is not None and str(error.format_message()).startswith("Missing"):
+            return shlex.join(["opsctl", *self.given]) + f" {_word(param)}"
+        return " ".join(["opsctl", *self._verb(), "-h"])
+
+    def _verb(self) -> Iterator[str]:
+        """The verb among the arguments, with its group's name before it."""
+        known: Any = self
+        for word in self.given:
+            if word in getattr(known, "commands", {}):
+                yield word
+                known = known.commands[word]
+
+
+def _word(param: Any) -> str:
+    word = param.metavar or str(param.name).upper()
+    return f"{param.opts[0]} {word}" if param.param_type_name == "option" else word
