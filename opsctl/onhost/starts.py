@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import subprocess
 import time
-from typing import Any, Dict, Optional
+from contextlib import closing
+from typing import Any, Dict, Iterator, List, Optional
 
-from opsctl.onhost import files, journal, records
-from opsctl.onhost.model import RankFacts, StartFacts
+from opsctl.onhost import files, journal, records, startlines
+from opsctl.onhost.model import RankFacts, Record, StartFacts
 from opsctl.onhost.store import Store
 from opsctl.onhost.systemd import UnitState
 
@@ -29,10 +30,9 @@ def facts(store: Optional[Store], state: UnitState) -> StartFacts:
         return from_json(known)
     reading = journal.Reading(state.invocation)
     if state.invocation:
-        read = _head(reading, state)
+        read = _feed(reading, startlines.of_start(state), until_ready=True)
         if state.active != "active":
-            argv = records.journalctl_argv(state.name, state.invocation, lines=TAIL)
-            _feed(reading, argv, after=read)
+            _feed(reading, startlines.of_start(state, lines=TAIL), after=read)
     return reading.facts
 
 
@@ -46,26 +46,35 @@ def from_json(value: Dict[str, Any]) -> StartFacts:
     return StartFacts(**{**known, "ranks": ranks})
 
 
-def _head(reading: journal.Reading, state: UnitState) -> int:
-    return _feed(reading, records.journalctl_argv(state.name, state.invocation), until_ready=True)
-
-
 def _feed(
     reading: journal.Reading, argv: "list[str]", until_ready: bool = False, after: int = 0
 ) -> int:
     """Read records later than `after` (microseconds); answers the time of the last one. A record
     that is read twice would be a second host pool."""
-    until, last = time.monotonic() + LONGEST, after
+    last = after
+    with closing(_records(argv)) as coming:
+        backwards = startlines.BACKWARDS in argv
+        for several in reversed(list(coming)) if backwards else coming:
+            for record in several:
+                if record.time > after:
+                    reading.feed(record)
+                    last = max(last, record.time)
+            if until_ready and reading.facts.ready:
+                break
+    return last
+
+
+def _records(argv: "list[str]") -> Iterator[List[Record]]:
+    """What each line of journalctl holds, for LONGEST seconds at most."""
+    until = time.monotonic() + LONGEST
     with subprocess.Popen(
         argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
     ) as process:
         assert process.stdout is not None
-        for line in process.stdout:
-            for record in records.parse_export([line.decode("utf-8", "replace")]):
-                if record.time > after:
-                    reading.feed(record)
-                    last = max(last, record.time)
-            if time.monotonic() > until or (until_ready and reading.facts.ready):
-                process.kill()
-                break
-    return last
+        try:
+            for line in process.stdout:
+                yield list(records.parse_export([line.decode("utf-8", "replace")]))
+                if time.monotonic() > until:
+                    break
+        finally:
+            process.kill()

@@ -7,7 +7,7 @@ import tempfile
 from contextlib import suppress
 from typing import List
 
-from opsctl.onhost import records, systemd
+from opsctl.onhost import records, startlines, systemd
 from opsctl.onhost.model import Record
 
 
@@ -34,11 +34,9 @@ class Tail:
 
 
 def unmarked(unit: str, since: int) -> List[Record]:
-    """The unit's own records from `since` (microseconds) on, whatever invocation they name:
-    a process that dies at once can miss the mark of its own."""
-    argv = records.journalctl_argv(unit, since=f"@{since // 1000000}.{since % 1000000:06d}")
+    """The unit's own records from `since` (microseconds) on, whatever invocation they name."""
     with suppress(systemd.CallFailed):
-        _, out, _ = systemd.call(argv, 20)
+        _, out, _ = systemd.call(startlines.by_time(unit, since), 20)
         return [record for record in records.parse_export(out.splitlines()) if record.source]
     return []
 

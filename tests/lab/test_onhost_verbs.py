@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import select
 import struct
 import subprocess
 import sys
@@ -134,15 +135,48 @@ def test_logs_are_of_this_start_and_harmless(host: Any) -> None:
     assert len(lines(host, "logs", "kimi", "--lines", "3")) == 3
     host.sh("printf 'evil \\033]0;x\\007 \\033[2J end\\n' | systemd-cat -t evil; journalctl --sync")
     # A journald that reads what came only when its sender is dead does not know of which start.
+    host.put(
+        "/opt/evil.sh", b"printf 'evil \\033]0;title\\007\\033[2J end\\n%s\\n' \"$1\"; exit 1\n"
+    )
+    host.put(
+        "/etc/systemd/system/sglang-evil.service",
+        b"[Service]\nExecStart=sh /opt/evil.sh 'ImportError: no evil'\n",
+    )
     host.sh(
-        "systemctl kill --signal=STOP systemd-journald; "
-        "systemd-run --wait --quiet --unit=sglang-evil.service "
-        "printf 'evil \\033]0;title\\007\\033[2J end\\n'; "
+        "systemctl daemon-reload; systemctl kill --signal=STOP systemd-journald; "
+        "systemctl start --no-block sglang-evil; "
+        "timeout 30 sh -c 'until systemctl is-failed -q sglang-evil; do sleep 0.2; done'; "
         "systemctl kill --signal=CONT systemd-journald; journalctl --sync"
     )
-    texts = [line["text"] for line in lines(host, "logs", "evil")]
-    assert any(t.split() == ["evil", "end"] for t in texts), texts
-    assert not any("\x1b" in t for t in texts)
+    for more in ((), ("--lines", "9"), ("--follow",), ("--follow", "--lines", "9")):
+        read = followed if "--follow" in more else lines
+        texts = [line["text"] for line in read(host, "logs", "evil", *more)]
+        assert any(t.split() == ["evil", "end"] for t in texts), (more, texts)
+        assert not any("\x1b" in t for t in texts)
+    assert "ImportError: no evil" in guarding.state(host, "evil")["start"]["errors"]
+    host.sh("rm /etc/systemd/system/sglang-evil.service; systemctl daemon-reload")
+    host.sh("systemctl reset-failed sglang-evil", check=False)
+
+
+def followed(host: Any, *verb: str) -> list[dict[str, Any]]:
+    """What a following verb tells of the past: it is listened to until it has been silent."""
+    process = subprocess.Popen(
+        guarding.ssh(host, guarding.command(*verb)),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        bufsize=0,
+    )
+    assert process.stdin is not None and process.stdout is not None
+    process.stdin.write(guarding.bundle.build())
+    process.stdin.flush()
+    found = []
+    while select.select([process.stdout.fileno()], [], [], 5.0)[0]:
+        if not (line := process.stdout.readline()):
+            break
+        found.append(json.loads(line))
+    process.stdin.close()
+    process.wait(timeout=30)
+    return found
 
 
 def test_follow_tells_all_events_from_a_number_on(host: Any) -> None:

@@ -126,7 +126,7 @@ def test_all_starts_of_a_unit() -> None:
 
 def test_each_start_begins_with_the_first_word_of_systemd_about_it() -> None:
     """Records of jobs carry no invocation; those of one start carry the same."""
-    from opsctl.onhost.logs import starts_in
+    from opsctl.onhost.startlines import starts_in
 
     said = [
         '{"__REALTIME_TIMESTAMP": "100", "INVOCATION_ID": "a"}',
