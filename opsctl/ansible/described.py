@@ -6,12 +6,13 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from opsctl.ansible.modelfolders import told
 from opsctl.ansible.reading import read_hosts
 from opsctl.engine.ranks import ranks
 from opsctl.inventory.model import HostEntry
 from opsctl.inventory.reader import parse
 from opsctl.release.facts import draft_of, root_of
-from opsctl.spec.models import Service, Source
+from opsctl.spec.models import Service
 
 
 def described(
@@ -66,20 +67,13 @@ def _model_folders(services: Mapping[str, Service]) -> list[dict[str, Any]]:
         path, size = service.model.path, int(service.model.size or 0)
         least = max(size, (found.get(path) or {}).get("size") or 0) or None
         what, known = f"service {name}: model", found.get(path) or {}
-        source = _source(service.model.source) or known.get("source")
+        source = told(service.model.source) or known.get("source")
         found[path] = {"path": path, "size": least, "what": what, "source": source}
         draft = draft_of(service.flags)
         if draft:
-            what, source = f"service {name}: draft model", _source(service.model.draft_source)
+            what, source = f"service {name}: draft model", told(service.model.draft_source)
             found.setdefault(draft, {"path": draft, "size": None, "what": what, "source": source})
     return list(found.values())
-
-
-def _source(source: Source | None) -> dict[str, Any] | None:
-    """Without its token: the task reads that from the description itself."""
-    if source is None:
-        return None
-    return source.model_dump(mode="json", exclude={"token"}, exclude_none=True)
 
 
 def tokens(services: Mapping[str, Service]) -> dict[str, str]:

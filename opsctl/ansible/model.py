@@ -6,6 +6,7 @@ import json
 import time
 from typing import Any
 
+from opsctl.ansible import modelfolders
 from opsctl.ansible.action import Action, outcome
 from opsctl.ansible.described import described, tokens
 from opsctl.ansible.program import fetch_program
@@ -13,7 +14,10 @@ from opsctl.errors import OpsctlError, Problem, SpecError
 
 POLL = 2.0  # seconds between two looks at a fetch
 TOLD_EVERY = 10.0  # seconds between two lines about it
-_CURRENT = "systemctl --no-pager show -P ActiveState {unit}; cat {progress} 2>/dev/null || true"
+_CURRENT = (
+    "systemctl --no-pager show -p ActiveState -p NRestarts {unit}; "
+    "cat {progress} 2>/dev/null || true"
+)
 
 
 class ActionModule(Action):
@@ -21,7 +25,7 @@ class ActionModule(Action):
     remove_old."""
 
     def act(self) -> dict[str, Any]:
-        folders = with_peers(self.args["folders"], self.task_vars)
+        folders = with_peers(modelfolders.read(self.args["folders"]), self.task_vars)
         remove = bool(self.args.get("remove_old"))
         look = {"folders": folders, "remove_old": remove, "check": True}
         found = self.program("model", look)
@@ -52,43 +56,79 @@ class ActionModule(Action):
 
     def _follow(self, path: str, unit: dict[str, str]) -> None:
         """Until the unit has ended. Raises OpsctlError with what it said last."""
-        told_at, told_notes = 0.0, 0
+        told_at, told_notes, deaths = 0.0, 0, 0
         script = _CURRENT.format(unit=unit["name"], progress=unit["progress"])
         while True:
             # With something to read Ansible gives the command no terminal, which would colour it.
             said = self.host.run(["sh", "-c", script], stdin=b"\n").out
-            state, _, rest = said.partition("\n")
-            progress = json.loads(rest) if rest.strip() else {}
-            notes = progress.get("notes", [])
-            for note in notes[min(told_notes, len(notes)) :]:
-                self._display.display(f"  {self.host.name}: {note}")
-            told_notes = len(notes)
+            state, progress = current(said)
+            for note in unseen(progress, told_notes):
+                self._tell(note)
+            told_notes = progress.get("noted", 0)
+            if int(state.get("NRestarts") or 0) > deaths:
+                deaths = int(state["NRestarts"])
+                self._tell(f"{path}: the fetch died and goes on (journalctl -u {unit['name']})")
             if time.monotonic() - told_at >= TOLD_EVERY and progress:
                 told_at = time.monotonic()
-                self._display.display(f"  {self.host.name}: {path}: {line(progress)}")
+                self._tell(f"{path}: {line(progress)}")
             if progress.get("state") == "done":
                 return
-            if progress.get("state") == "failed" or state not in ("active", "activating"):
+            over = state.get("ActiveState") not in ("active", "activating")
+            if progress.get("state") == "failed" or over:
                 raise OpsctlError(
                     progress.get("message") or f"{unit['name']} is gone before its end",
                     host=self.host.name,
                     step=f"fetch {path}",
-                    hint="run it again: it goes on where it ended "
-                    f"(journalctl -u {unit['name']} on the host)",
+                    hint=next_step(progress, unit["name"], self.host.name),
                 )
             time.sleep(POLL)
+
+    def _tell(self, text: str) -> None:
+        self._display.display(f"  {self.host.name}: {text}")
+
+
+def current(said: str) -> tuple[dict[str, str], dict[str, Any]]:
+    """Properties of the unit, and its progress; {} of what is not known yet (pure)."""
+    shown, _, rest = said.partition("\n{")
+    properties = dict(row.partition("=")[::2] for row in shown.splitlines())
+    return properties, json.loads("{" + rest) if rest else {}
+
+
+def unseen(progress: dict[str, Any], told: int) -> list[str]:
+    """Notes after the first `told`; all that are kept, if the fetch has begun anew (pure)."""
+    noted = progress.get("noted", 0)
+    new = noted - told if noted >= told else noted
+    notes: list[str] = progress.get("notes", [])
+    return notes[max(len(notes) - new, 0) :]
+
+
+def next_step(progress: dict[str, Any], unit: str, host: str) -> str:
+    """About a fetch that has failed; what no repeat cures is not to be repeated (pure)."""
+    log = f"(journalctl -u {unit} on {host})"
+    if progress.get("again", True):
+        return f"run it again: it goes on where it ended {log}"
+    return f"{progress.get('hint') or 'put that right'}; without that no repeat helps {log}"
 
 
 def line(progress: dict[str, Any]) -> str:
     """How far a fetch is, in one line (pure)."""
-    have, of, rate = progress["bytes"], progress.get("of") or 0, progress.get("rate") or 0.0
-    if not of:
-        return str(progress["state"])
-    left = f", {(of - have) / rate / 60:.0f} min left" if rate > 0 and have < of else ""
+    have, of, rate = progress["bytes"], progress.get("of"), progress.get("rate") or 0.0
+    fault = f"; tried again: {progress['fault']}" if progress.get("fault") else ""
+    if not progress.get("of_files"):
+        return f"{progress['state']}{fault}"
+    left = f", {(of - have) / rate / 60:.0f} min left" if of and rate > 0 and have < of else ""
+    size = f"{_size(have)} of {_size(of)} ({100 * have // of} %)" if of else _size(have)
     return (
-        f"{have / 1e9:.1f} of {of / 1e9:.1f} GB ({100 * have // of} %), {progress['files']} of "
-        f"{progress['of_files']} files, {rate / 1e6:.0f} MB/s{left}"
+        f"{size}, {progress['files']} of {progress['of_files']} files, {_size(rate)}/s{left}{fault}"
     )
+
+
+def _size(count: float) -> str:
+    """Bytes in the unit that leaves a figure before the point."""
+    for unit, factor in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
+        if count >= factor:
+            return f"{count / factor:.1f} {unit}"
+    return f"{count:.0f} bytes"
 
 
 def with_peers(folders: list[dict[str, Any]], task_vars: Any) -> list[dict[str, Any]]:

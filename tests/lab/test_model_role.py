@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import importlib.util
 import os
+import re
 import subprocess
 import sys
 import time
@@ -189,6 +190,19 @@ def test_what_failed_is_told_in_words(fleet: Fleet, stock: Any, address: str) ->
     fleet.describe(host, hub(address))
     said = fleet.play(host, rc=2)
     assert "HTTP 401: model.source.token is missing, wrong, or has no access" in said
+    assert "without that no repeat helps" in said and "run it again" not in said
+    # Nobody listens: told while it is tried again. The corrected description is fetched from there.
+    fleet.describe(host, hub(f"http://{bridge()}:9", token=src.TOKEN))
+    waiting = fleet.began(host)
+    assert waiting.stdout is not None
+    rows = iter(waiting.stdout.readline, "")
+    assert any(f"h2: http://{bridge()}:9" in row and "Connection refused" in row for row in rows)
+    slay(waiting)
+    fleet.describe(host, hub(address, revision="f" * 40))
+    other = fleet.play(host, rc=2)
+    assert "another revision is being fetched" in other and "Connection refused" in other
+    stop = re.search(r"systemctl stop (opsctl-fetch-\w+\.service)", other)
+    assert stop and host.sh(stop[0]).returncode == 0
     assert host.sh(f"ls {PATH}", check=False).returncode != 0
     fleet.describe(host, {"peer": "gpu-99"})
     assert "is no other host of the inventory" in fleet.play(host, rc=2)

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Callable, Dict, Optional
 
 from opsctl.ansible.target.partial import CHUNK, Partial
-from opsctl.ansible.target.web import Again, Web, Wrong
+from opsctl.ansible.target.web import Again, GaveUp, Web, Wrong
 
 PATIENCE = 10  # faults in a row without a byte more than ever before
 LONGEST_WAIT = 60.0  # seconds between two of them
@@ -46,18 +46,21 @@ class Pace:
 
 
 class Download:
-    """One file after another, of several threads. `told` is given notes, `counted` bytes."""
+    """One file after another, of several threads. `told` is given notes, `fault` what is waited
+    for, `counted` bytes."""
 
     def __init__(
         self,
         web: Web,
         pace: Pace,
         told: Callable[[str], None],
+        fault: Callable[[str], None],
         counted: Callable[[int], None],
         stop: threading.Event,
         base_wait: float = 1.0,
     ) -> None:
         self._web, self._pace, self._told, self._counted = web, pace, told, counted
+        self._fault = fault
         self._stop, self._base_wait = stop, base_wait
 
     def fill(self, partial: Partial, file: Dict[str, Any]) -> str:
@@ -82,8 +85,8 @@ class Download:
             except Again as fault:
                 faults, best = (1, partial.have) if partial.have > best else (faults + 1, best)
                 if faults > PATIENCE:
-                    raise Wrong(f"{file['path']}: {faults} faults in a row: {fault}") from None
-                self._told(f"{file['path']}: {fault}")
+                    raise GaveUp(f"{file['path']}: {faults} faults in a row: {fault}") from None
+                self._fault(f"{file['path']}: {fault}")
                 self._wait(faults, fault.wait)
 
     def _wait(self, faults: int, asked: float) -> None:

@@ -10,6 +10,7 @@ import os
 import shutil
 import threading
 import time
+import traceback
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from pathlib import Path
 from typing import Any, Callable, Dict, List, Optional
@@ -27,7 +28,7 @@ from opsctl.ansible.target.placing import (
     total,
 )
 from opsctl.ansible.target.progress import Progress
-from opsctl.ansible.target.web import Again, Web, Wrong, bearer
+from opsctl.ansible.target.web import Again, GaveUp, Web, Wrong, bearer
 from opsctl.onhost.files import Busy, flock, link
 
 REFUSED = 3
@@ -43,8 +44,15 @@ def main(job: Dict[str, Any], progress_file: str) -> int:
             progress.set(state="done")
         return 0
     except (Wrong, Busy, OSError) as problem:
-        progress.set(state="failed", message=str(problem))
+        passes = isinstance(problem, (GaveUp, Busy))
+        hint = getattr(problem, "hint", "")
+        progress.set(state="failed", message=str(problem), hint=hint, again=passes)
         print(problem, flush=True)
+        return REFUSED
+    except Exception as problem:  # else the unit would begin anew for ever, and nobody be told
+        message = f"{type(problem).__name__}: {problem}"
+        progress.set(state="failed", message=message, again=False)
+        traceback.print_exc()
         return REFUSED
 
 
@@ -77,7 +85,10 @@ def _bring_in(
     files = _patient(lambda: listing.files(source, web), progress, base)
     _tell_bare(files, progress)
     kept = kept_before(part, files)
-    progress.set(state="fetching", of_files=len(files), of=total(files))
+    known = all(f["size"] is not None for f in files)
+    progress.set(
+        state="fetching", of_files=len(files), of=total(files) if known else None, fault=""
+    )
     take_over(path, part, files, kept, progress)
     missing = [f for f in files if f["path"] not in kept]
     demand_space(home, total(missing), list(state.glob("*.partial")))
@@ -107,10 +118,10 @@ def _patient(ask: Callable[[], Any], progress: Progress, base: float) -> Any:
         try:
             return ask()
         except Again as problem:
-            progress.note(str(problem))
+            progress.fault(str(problem))
             last = problem
             time.sleep(max(problem.wait, min(base * 2**fault, 60.0)))
-    raise Wrong(f"the source did not answer, {PATIENCE} times: {last}")
+    raise GaveUp(f"the source did not answer, {PATIENCE} times: {last}")
 
 
 def _finished_before(path: str, source: Dict[str, Any], home: Path) -> bool:
@@ -134,7 +145,8 @@ def _bring(
     source, stop, lock, boot = job["source"], threading.Event(), threading.Lock(), boot_id()
 
     pace = Pace(int(source.get("limit") or 0))
-    download = Download(web, pace, progress.note, progress.counted, stop, job.get("wait", 1.0))
+    told = (progress.note, progress.fault, progress.counted)
+    download = Download(web, pace, *told, stop, job.get("wait", 1.0))
 
     def one(file: Dict[str, Any]) -> None:
         if stop.is_set():

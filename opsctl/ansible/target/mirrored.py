@@ -20,7 +20,16 @@ from opsctl.ansible.target.web import Again, Wrong
 _SIZE = re.compile(r"Total transferred file size: ([\d,]+)")
 # Socket, connection, stream and time limit: those of rsync's exit codes that pass, and ssh's own.
 _PASSING = (10, 12, 20, 30, 35, 255)
-_NEVER = re.compile(r"Permission denied|Host key verification failed|Could not resolve hostname")
+# What no repeat cures, and what does.
+_NEVER = (
+    (
+        r"Host key verification failed",
+        "root of this host must know that one: log in to it from here once, as root, and compare "
+        "its key's fingerprint",
+    ),
+    (r"Permission denied", "a key of root's on this host must be let in there"),
+    (r"Could not resolve hostname .*(?:not known|No address)", "correct the name in model.source"),
+)
 
 
 def mirror(
@@ -36,7 +45,7 @@ def mirror(
     progress.set(state="rsync", of=size)
     _run([*command, *ends])
     files = listing.local(landing, source)
-    progress.set(state="hashing", of=sum(f["size"] for f in files), of_files=len(files))
+    progress.set(state="hashing", fault="", of=sum(f["size"] for f in files), of_files=len(files))
     keep = source.get("page_cache") == "keep"
     return landing, files, {f["path"]: _checked(landing, f, keep, progress) for f in files}
 
@@ -77,6 +86,7 @@ def _run(command: List[str]) -> str:
     if done.returncode != 0:
         end = " | ".join(said.strip().splitlines()[-5:])
         text = f"{command[-2]}: rsync ended with {done.returncode}: {end}"
-        passing = done.returncode in _PASSING and not _NEVER.search(said)
-        raise Again(text) if passing else Wrong(text)
+        hint = next((how for form, how in _NEVER if re.search(form, said)), "")
+        passing = done.returncode in _PASSING and not hint
+        raise Again(text) if passing else Wrong(text, hint)
     return said

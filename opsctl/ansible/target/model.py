@@ -124,20 +124,29 @@ def _begin(folder: Dict[str, Any], token: Any, program: str) -> Dict[str, str]:
     unit = fetched.unit_of(path)
     place = RUN / unit[: -len(".service")]
     found = {"name": unit, "progress": str(place / "progress.json")}
+    job = {"path": path, "source": source, "token": token}
     if run(["systemctl", "show", "-P", "ActiveState", unit]).strip() in ("active", "activating"):
         present = read_json(place / "job.json") or {}
         if fetched.identity(present.get("source") or {}) != fetched.identity(source):
-            raise Refused(
-                f"{path}: another revision is being fetched by {unit}; wait for it, or end it: "
-                f"systemctl stop {unit}"
-            )
-        return found
+            raise Refused(_other(path, unit, read_json(place / "progress.json") or {}))
+        if present == job:
+            return found
+        run(["systemctl", "stop", unit])  # the same files by another way: it goes on from here
     shutil.rmtree(str(place), ignore_errors=True)
     place.mkdir(mode=0o700, parents=True)
-    write_json(place / "job.json", {"path": path, "source": source, "token": token}, 0o600)
+    write_json(place / "job.json", job, 0o600)
     write(place / "fetch.py", program.encode(), 0o600)
     properties = [word for key, value in _UNIT.items() for word in ("-p", f"{key}={value}")]
     command = ["systemd-run", "--quiet", "--collect", "--no-block", f"--unit={unit}"]
     command += [f"--description=opsctl fetches {path}", *properties, "--"]
     run([*command, sys.executable, "-I", str(place / "fetch.py")])
     return found
+
+
+def _other(path: str, unit: str, progress: Dict[str, Any]) -> str:
+    fault = progress.get("fault")
+    how = f"in vain ({fault}): end" if fault else "wait for it, or end"
+    return (
+        f"{path}: another revision is being fetched by {unit}, {how} it on the host: "
+        f"systemctl stop {unit}"
+    )

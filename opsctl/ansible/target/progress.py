@@ -12,13 +12,15 @@ from typing import Any, Dict, Iterator
 
 
 class Progress:
-    """What a watcher reads: {"state", "bytes", "of", "files", "of_files", "rate", "notes",
-    "message"}; written every second, never read back."""
+    """What a watcher reads, written every second and never read back: {"state", "bytes", "of"
+    (null: not known), "files", "of_files", "rate", "notes" (the last of `noted`), "fault" (that
+    is waited for: "" when bytes come), and of an end "message", "hint", "again"}."""
 
     def __init__(self, path: Path) -> None:
         self._path, self._lock = path, threading.Lock()
         self._now: Dict[str, Any] = {"state": "listing", "bytes": 0, "of": None, "files": 0}
-        self._now.update({"of_files": None, "rate": 0.0, "notes": [], "message": ""})
+        self._now.update({"of_files": None, "rate": 0.0, "notes": [], "noted": 0, "fault": ""})
+        self._now.update({"message": "", "hint": "", "again": True})
         self._begun, self._new = time.monotonic(), 0
 
     def set(self, **more: Any) -> None:
@@ -30,6 +32,13 @@ class Progress:
         print(text, flush=True)
         with self._lock:
             self._now["notes"] = [*self._now["notes"], text][-50:]
+            self._now["noted"] += 1
+
+    def fault(self, text: str) -> None:
+        """A note of what is tried again after a while."""
+        self.note(text)
+        with self._lock:
+            self._now["fault"] = text
 
     def found(self, size: int) -> None:
         """Bytes that an earlier run has brought."""
@@ -41,6 +50,8 @@ class Progress:
         with self._lock:
             self._now["bytes"] += size
             self._new += max(size, 0)
+            if size > 0:
+                self._now["fault"] = ""
 
     def done(self) -> None:
         with self._lock:

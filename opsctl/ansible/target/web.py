@@ -16,7 +16,15 @@ _AGAIN = (408, 425, 429)
 
 
 class Wrong(Exception):
-    """Asking again changes nothing; the text tells an operator why."""
+    """Asking again changes nothing; the text tells an operator why, and `hint` what to do."""
+
+    def __init__(self, message: str, hint: str = "") -> None:
+        super().__init__(message)
+        self.hint = hint
+
+
+class GaveUp(Wrong):
+    """A fault that passes, and that has not passed in all the time it was given."""
 
 
 class Again(Exception):
@@ -102,6 +110,8 @@ def _answered(error: urllib.error.HTTPError, url: str) -> Exception:
         return Again(text)
     if error.code in (401, 403):
         return Wrong(f"{text}: model.source.token is missing, wrong, or has no access")
+    if error.code in (404, 410):
+        return Wrong(f"{text}: model.source names what is not there")
     return Wrong(text)
 
 
