@@ -11,6 +11,7 @@ from ansible.errors import AnsibleConnectionFailure
 
 from opsctl.ansible.action import Action, outcome
 from opsctl.ansible.compatibility import least_drivers
+from opsctl.ansible.target.repository import wrong
 from opsctl.errors import OpsctlError, Problem, SpecError
 
 _BOOT = "/proc/sys/kernel/random/boot_id"
@@ -81,16 +82,24 @@ def driver_args(given: dict[str, Any]) -> dict[str, Any]:
 
 def with_key(repository: dict[str, Any], variable: str) -> dict[str, Any]:
     """The key's file is read here; one by its address is fetched by the host. Raises SpecError."""
+    named = repository | {"variable": variable}
     key = str(repository.get("key") or "")
     if not key or key.startswith(("http://", "https://")):
-        return dict(repository)
+        return named
     try:
         content = Path(key).expanduser().read_bytes()
     except OSError as error:
         message = f"this file of the controller cannot be read: {error.strerror or error}"
         problem = Problem(message, key=f"{variable}.key", value=key)
         raise SpecError([problem]) from None
-    return repository | {"b64": base64.b64encode(content).decode()}
+    return named | {"b64": base64.b64encode(content).decode()}
+
+
+def refuse_repository(repository: dict[str, Any], variable: str) -> None:
+    """Raises SpecError for what a host would refuse too, and what can be told without one."""
+    part, why = wrong(with_key(repository, variable))
+    if why:
+        raise SpecError([Problem(why, key=f"{variable}.{part}")])
 
 
 def reboot_diff(reasons: list[str]) -> dict[str, str]:

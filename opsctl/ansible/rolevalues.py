@@ -12,6 +12,9 @@ from collections.abc import Callable, Collection, Mapping
 from difflib import get_close_matches
 from typing import Any
 
+from opsctl.ansible.target.converge import Refused
+from opsctl.ansible.target.host_tuning import contradiction
+
 # No variable begins like this but the roles' own: whatever else does is a mistake of typing.
 OWN = ("host_tuning_", "nvidia_driver_", "cuda_", "opsctl_")
 # What deploy.yml fills in: nobody means these, so a name that is like one is the owner's own.
@@ -60,7 +63,29 @@ def contradictions(values: Mapping[str, Any]) -> list[tuple[str, str]]:
     if default and default not in named:
         there = f"cuda_toolkits has {', '.join(named)}" if named else "cuda_toolkits is empty"
         found.append(("cuda_default", f"is not among the toolkits to install: {there}"))
-    return found
+    return found + _tuning(values)
+
+
+def repositories(values: Mapping[str, Any]) -> list[str]:
+    """Variables of the repositories that are asked for something."""
+    found = ["nvidia_driver_repository"] if _text(values, "nvidia_driver_branch") else []
+    if values.get("cuda_toolkits"):
+        own = "cuda_repository"
+        found.append(own if own in values else "nvidia_driver_repository")
+    return list(dict.fromkeys(found))
+
+
+def _tuning(values: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Judged as the role's own program does."""
+    own = "host_tuning_"
+    try:
+        said = contradiction(
+            {key.removeprefix(own): v for key, v in values.items() if key.startswith(own)}
+        )
+    except Refused as problem:
+        said = str(problem)
+    key, _, message = said.partition(" ")
+    return [(key, message) if key in values else (f"{own}sysctl", said)] if said else []
 
 
 def _text(values: Mapping[str, Any], key: str) -> str:

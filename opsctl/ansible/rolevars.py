@@ -12,7 +12,8 @@ from typing import Any
 
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 
-from opsctl.ansible import rolevalues
+from opsctl.ansible import modelfolders, rolevalues
+from opsctl.ansible.nvidia_driver import refuse_repository
 from opsctl.ansible.reading import origin, read_variables
 from opsctl.errors import Problem, SpecError
 from opsctl.paths import share
@@ -52,6 +53,8 @@ def _wrong(
     for key, value in values.items():
         messages = judged(key, value, specs[key])
         said = "" if messages else rolevalues.wrong(key, value)
+        if key == "model_folders" and not messages:
+            said = modelfolders.wrong(value)
         for message in messages:
             yield key, message, ""
         if said:
@@ -60,6 +63,17 @@ def _wrong(
     if not count:
         for key, message in rolevalues.contradictions(values):
             yield key, message, repr(values[key])
+        yield from _repositories(values)
+
+
+def _repositories(values: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
+    """What a host would refuse of them, as far as it can be told here: the key's file is read."""
+    for variable in rolevalues.repositories(values):
+        try:
+            refuse_repository(dict(values.get(variable) or {}), variable)
+        except SpecError as error:
+            for problem in error.problems:
+                yield problem.key, problem.message, problem.value
 
 
 def strangers(names: Iterable[str], hostvars: Any, known: Collection[str]) -> Iterator[Problem]:

@@ -101,6 +101,7 @@ class Apt:
         before = {path: read(Path(path)) for path in wanted}
         if before == wanted:
             return False
+        told_before = len(host.diff)
         for path, content in wanted.items():
             if before[path] != content:
                 told = f"key {', '.join(fingerprints(content))}\n" if path == keyring else ""
@@ -114,6 +115,7 @@ class Apt:
                 self.update(url, key)
             except Refused:
                 _put_back(before)
+                del host.diff[told_before:]
                 raise
         return True
 

@@ -102,6 +102,7 @@ class Dnf:
                 self.update(url, key)
             except Refused:
                 _put_back(before)
+                host.diff.pop()
                 raise
         return True
 

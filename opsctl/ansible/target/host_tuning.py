@@ -41,7 +41,26 @@ def main(args: Dict[str, Any]) -> Dict[str, Any]:
     return {**host.result(), "problems": problems}
 
 
+_OWN = {
+    "huge_pages": "vm.nr_hugepages",
+    "swappiness": "vm.swappiness",
+    "numa_balancing": "kernel.numa_balancing",
+}
+
+
+def contradiction(settings: Mapping[str, Any]) -> str:
+    """What of the settings says the same twice, or cannot be together; "" if nothing does."""
+    more = {str(k).replace("/", "."): v for k, v in (settings.get("sysctl") or {}).items()}
+    for name, key in _OWN.items():
+        if key in more and settings.get(name) not in (None, ""):
+            return f"host_tuning_sysctl sets {key}, which a variable of its own sets too"
+    return _too_many_files(settings.get("nofile"), more.get("fs.nr_open"))
+
+
 def _converge(host: Host, settings: Mapping[str, Any], kept: Dict[str, str]) -> None:
+    clash = contradiction(settings)
+    if clash:
+        raise Refused(clash)
     keys = sysctls(settings)
     _refuse_too_much(settings)
     _refuse_open_files(settings.get("nofile"), keys.get("fs.nr_open"))
@@ -60,17 +79,10 @@ def _converge(host: Host, settings: Mapping[str, Any], kept: Dict[str, str]) -> 
 
 def sysctls(settings: Mapping[str, Any]) -> Dict[str, str]:
     """All of the settings that are one of the kernel's, as text."""
-    named = {
-        "vm.nr_hugepages": settings.get("huge_pages"),
-        "vm.swappiness": settings.get("swappiness"),
-        "kernel.numa_balancing": settings.get("numa_balancing"),
-    }
+    named = {key: settings.get(name) for name, key in _OWN.items()}
     found = {key: str(_whole(key, value)) for key, value in named.items() if value is not None}
     for key, value in (settings.get("sysctl") or {}).items():
-        dotted = str(key).replace("/", ".")
-        if dotted in found:
-            raise Refused(f"host_tuning_sysctl sets {dotted}, which a variable of its own sets too")
-        found[dotted] = " ".join(str(value).split())
+        found[str(key).replace("/", ".")] = " ".join(str(value).split())
     return found
 
 
@@ -186,15 +198,22 @@ def _refuse_too_much(settings: Mapping[str, Any]) -> None:
 
 def _refuse_open_files(nofile: Any, coming: Optional[str]) -> None:
     """Above fs.nr_open pam cannot set the limit: nobody could log in any more."""
-    if nofile in (None, ""):
-        return
     kernel = (read(Path("/proc/sys/fs/nr_open")) or b"0").decode()
-    allowed = _whole("fs.nr_open", coming or kernel)
-    if allowed and _whole("host_tuning_nofile", nofile) > allowed:
-        raise Refused(
-            f"host_tuning_nofile asks for {nofile} open files, the kernel allows {allowed} a "
-            "process (fs.nr_open): set fs.nr_open in host_tuning_sysctl as well, or ask for fewer"
-        )
+    many = _too_many_files(nofile, coming or kernel)
+    if many:
+        raise Refused(many)
+
+
+def _too_many_files(nofile: Any, allowed: Any) -> str:
+    if nofile in (None, "") or allowed in (None, ""):
+        return ""
+    most = _whole("fs.nr_open", allowed)
+    if not most or _whole("host_tuning_nofile", nofile) <= most:
+        return ""
+    return (
+        f"host_tuning_nofile asks for {nofile} open files, the kernel allows {most} a process "
+        "(fs.nr_open): set fs.nr_open in host_tuning_sysctl as well, or ask for fewer"
+    )
 
 
 def _file(host: Host, path: str, content: str) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import platform
+import re
 from pathlib import Path
 from typing import Any, Dict, Mapping, Tuple, Union
 
@@ -16,6 +17,7 @@ from opsctl.ansible.target.openpgp import fingerprints
 from opsctl.onhost.files import read
 
 Manager = Union[Apt, Dnf]
+SCHEMES = ("http://", "https://", "file:///")  # that apt and dnf both fetch from
 
 
 def here() -> Tuple[Dict[str, Any], Manager]:
@@ -30,25 +32,43 @@ def url_of(asked: Mapping[str, Any], known: Mapping[str, Any]) -> str:
     return url if url.endswith("/") else url + "/"
 
 
+def wrong(asked: Mapping[str, Any]) -> Tuple[str, str]:
+    """(part, why) of what its variable alone tells, with the key's file; ("", "") if it is right.
+    Asked on the controller, before any host is, and on the host.
+
+    `asked`: {"url", "key": "", a file or an address, "b64": the key if the controller has it,
+    "fingerprint"}.
+    """
+    url, key, told = (str(asked.get(part) or "") for part in ("url", "key", "fingerprint"))
+    if url and not re.match("(https?://[^/]|file:///)", url):
+        return "url", f"must be an address that begins with {', '.join(SCHEMES)}: {url!r} is none"
+    if not key:
+        why = f"is not given: the file, on the controller, of the key that signs {url or 'it'} "
+        return "key", why + "(NVIDIA's lies beside its packages), or its address with fingerprint"
+    wanted = _plain(told)
+    if wanted and not re.fullmatch("[0-9A-F]{40}", wanted):
+        return "fingerprint", f"must be the key's 40 hex digits, quoted: {told!r} is not"
+    if not (asked.get("b64") or wanted):
+        why = f"{key} is an address: give the key's fingerprint, too, or a file on the controller"
+        return "key", why
+    why = _judged(base64.b64decode(asked["b64"]), wanted, key) if asked.get("b64") else ""
+    return ("key", why) if why else ("", "")
+
+
 def key_of(asked: Mapping[str, Any], url: str) -> bytes:
-    """`asked`: {"key": "" or an address, "b64": the key if the controller has it, "fingerprint"}.
+    """The key that signs what stands at `url`; `asked` as in `wrong`, and the name of its
+    `variable`.
 
     A key that comes over the network is only taken by its fingerprint, and only fetched if the
     host does not hold it yet. Raises Refused.
     """
-    wanted = str(asked.get("fingerprint") or "").replace(" ", "").upper()
+    variable = str(asked.get("variable") or "nvidia_driver_repository")
+    part, why = wrong({**asked, "url": asked.get("url") or url})
+    if why:
+        raise Refused(f"{variable}.{part} {why}")
     if asked.get("b64"):
-        return _judged(base64.b64decode(asked["b64"]), wanted, str(asked["key"]))
-    if not asked.get("key"):
-        raise Refused(
-            f"nvidia_driver_repository.key is not given: the file, on the controller, of the key "
-            f"that signs {url} (NVIDIA's lies beside its packages), or its address with fingerprint"
-        )
-    if not wanted:
-        raise Refused(
-            f"nvidia_driver_repository.key {asked['key']} is an address: give the key's "
-            "fingerprint, too, or a file on the controller"
-        )
+        return base64.b64decode(asked["b64"])
+    wanted = _plain(str(asked["fingerprint"]))
     for place in (*KEYRINGS, RPM_KEY):
         content = read(Path(place))
         if content and wanted in fingerprints(content):
@@ -57,19 +77,25 @@ def key_of(asked: Mapping[str, Any], url: str) -> bytes:
 
     try:
         with urllib.request.urlopen(str(asked["key"]), timeout=20) as answer:
-            return _judged(answer.read(1 << 20), wanted, str(asked["key"]))
+            fetched: bytes = answer.read(1 << 20)
     except OSError as error:
         raise Refused(f"the key {asked['key']} cannot be fetched from the host: {error}") from None
+    why = _judged(fetched, wanted, str(asked["key"]))
+    if why:
+        raise Refused(f"{variable}.key {why}")
+    return fetched
 
 
-def _judged(content: bytes, wanted: str, told: str) -> bytes:
+def _plain(fingerprint: str) -> str:
+    return fingerprint.replace(" ", "").upper()
+
+
+def _judged(content: bytes, wanted: str, told: str) -> str:
+    """Why a key is not the one that is meant; "" if it is."""
     try:
         found = fingerprints(content)
     except ValueError as error:
-        raise Refused(f"nvidia_driver_repository.key {told} {error}") from None
-    if wanted and wanted not in found:
-        raise Refused(
-            f"nvidia_driver_repository.key {told} has fingerprint {', '.join(found)}, the "
-            f"description asks for {wanted}"
-        )
-    return content
+        return f"{told} {error}"
+    if not wanted or wanted in found:
+        return ""
+    return f"{told} has fingerprint {', '.join(found)}, the description asks for {wanted}"

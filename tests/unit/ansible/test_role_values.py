@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+import base64
+from pathlib import Path
+from typing import Any
+
 import pytest
 import yaml
+from ansible.parsing.dataloader import DataLoader
 
-from opsctl.ansible import rolevalues
+from opsctl.ansible import modelfolders, rolevalues, rolevars
+from opsctl.ansible.nvidia_driver import with_key
 from opsctl.ansible.target import host
+from opsctl.ansible.target.converge import Refused
+from opsctl.ansible.target.repository import key_of
 from opsctl.paths import share
 
 ROLES = [path for path in sorted((share() / "roles").iterdir()) if path.is_dir()]
@@ -115,6 +123,118 @@ def test_values(key: str, right: list[object], wrong: list[object]) -> None:
 )
 def test_what_says_nothing_together_is_told(values: dict[str, object], words: str) -> None:
     assert words in rolevalues.contradictions(values)[0][1]
+
+
+# A primary key of version 4 and nothing else: all that a fingerprint is made of.
+KEY_B64 = "mDMEZVPxARYJKwYBBAHaRw8BAQdAAAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8="
+FOLDER = {"path": "/srv/m", "source": {"hub": "o/m", "endpoint": "http://h"}}
+
+
+def of_one_host(values: dict[str, Any]) -> list[tuple[str, str]]:
+    """(key, message) of what `config validate` tells of one host's variables."""
+    specs = rolevars.options(DataLoader())
+    return [(key, message) for key, message, _ in rolevars._wrong(values, specs)]
+
+
+@pytest.fixture
+def keys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Files of the controller, where relative paths start."""
+    (tmp_path / "good.gpg").write_bytes(base64.b64decode(KEY_B64))
+    (tmp_path / "page.html").write_text("<html>404</html>")
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("repository", "part", "words"),
+    [
+        (None, "key", "is not given"),
+        ({}, "key", "is not given"),
+        ({"key": "gone.asc"}, "key", "cannot be read: No such file"),
+        ({"key": "page.html"}, "key", "page.html holds no OpenPGP public key"),
+        ({"key": "good.gpg", "fingerprint": "AB" * 20}, "key", "has fingerprint"),
+        ({"key": "good.gpg", "fingerprint": "zz"}, "fingerprint", "40 hex digits"),
+        ({"key": "https://m/k.asc"}, "key", "is an address: give the key's fingerprint"),
+        ({"key": "good.gpg", "url": "gopher://m/x"}, "url", "begins with http://"),
+        ({"key": "good.gpg", "url": "mirror.lan/x"}, "url", "begins with http://"),
+        ({"key": "good.gpg", "url": "https:///x"}, "url", "begins with http://"),
+        ({"key": "good.gpg"}, "", ""),
+        ({"key": "good.gpg", "url": "http://m/x"}, "", ""),
+        ({"key": "good.gpg", "url": "file:///srv/mirror"}, "", ""),
+        ({"key": "https://m/k.asc", "fingerprint": " ".join(["abab"] * 10)}, "", ""),
+    ],
+)
+@pytest.mark.parametrize(
+    ("asks", "variable"),
+    [
+        ({"nvidia_driver_branch": "580"}, "nvidia_driver_repository"),
+        ({"cuda_toolkits": ["13.0"]}, "cuda_repository"),
+    ],
+)
+@pytest.mark.usefixtures("keys")
+def test_a_repository_is_judged_before_any_host_is_asked_and_as_hosts_do(
+    repository: dict[str, str] | None, part: str, words: str, asks: dict[str, Any], variable: str
+) -> None:
+    values = asks if repository is None else {**asks, variable: repository}
+    found = of_one_host(values)
+    assert bool(found) == bool(part)
+    if not part:
+        return
+    (key, message), *more = found
+    named = variable if repository is not None else "nvidia_driver_repository"
+    assert (key, more) == (f"{named}.{part}", []) and words in message
+    assert of_one_host({named: repository or {}}) == []  # asked for nothing, it is not judged
+    if "cannot be read" not in words:
+        with pytest.raises(Refused) as raised:
+            key_of(with_key(repository or {}, named), "http://default/")
+        assert str(raised.value).startswith(f"{named}.{part} ") and words in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("values", "key", "words"),
+    [
+        (
+            {"host_tuning_swappiness": "10", "host_tuning_sysctl": {"vm.swappiness": 60}},
+            "host_tuning_sysctl",
+            "sets vm.swappiness, which a variable of its own sets too",
+        ),
+        (
+            {
+                "host_tuning_numa_balancing": "no",
+                "host_tuning_sysctl": {"kernel/numa_balancing": 1},
+            },
+            "host_tuning_sysctl",
+            "sets kernel.numa_balancing",
+        ),
+        (
+            {"host_tuning_nofile": 2000000, "host_tuning_sysctl": {"fs.nr_open": "1048576"}},
+            "host_tuning_nofile",
+            "the kernel allows 1048576",
+        ),
+        (
+            {"host_tuning_nofile": 2000000, "host_tuning_sysctl": {"fs.nr_open": "many"}},
+            "host_tuning_sysctl",
+            "fs.nr_open takes a whole number",
+        ),
+        ({"model_folders": [FOLDER]}, "model_folders", "hub needs endpoint, and revision"),
+        ({"model_folders": [{"path": "srv"}]}, "model_folders", "entry 1, srv: path: "),
+        ({"model_folders": [{"size": 1}]}, "model_folders", "path"),
+    ],
+)
+def test_what_a_role_would_refuse_later_is_told_first(
+    values: dict[str, Any], key: str, words: str
+) -> None:
+    ((named, message),) = of_one_host(values)
+    assert named == key and words in message
+
+
+def test_what_roles_take_is_right() -> None:
+    source = {"hub": "o/m", "endpoint": "http://h", "revision": "a" * 40, "limit": "10MiB"}
+    folders = [{"path": "/srv/m", "size": 1, "what": "model", "source": source}, {"path": "/a"}]
+    settings = {"host_tuning_swappiness": "", "host_tuning_sysctl": {"vm.swappiness": 60}}
+    assert of_one_host({"model_folders": folders, **settings}) == []
+    first, second = modelfolders.read(folders)
+    assert first["source"]["limit"] == 10 << 20 and first["size"] == 1
+    assert second == {"path": "/a", "source": None}
 
 
 def test_what_belongs_together_is_right() -> None:
