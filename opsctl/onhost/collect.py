@@ -200,13 +200,20 @@ def _taken_over(store: Optional[Store], state: UnitState) -> Optional[Dict[str, 
 
 
 def _run(store: Optional[Store], guard: UnitState) -> Optional[Dict[str, Any]]:
-    """The last run, and whether it is at work."""
+    """The last run: what it was, whose, how it ended (null: not yet), and whether it is at work."""
     runs = store.runs() if store else []
     if not store or not runs:
         return None
     phases = [e.get("phase") for e in store.events(runs[0]) if e.get("event") == "phase"]
-    active = store.result(runs[0]) is None and locks.working(store, guard)
-    told = {"run": runs[0], "active": active, "phase": phases[-1] if phases else None}
+    result, document = store.result(runs[0]), store.run_document(runs[0])
+    told = {
+        "run": runs[0],
+        "active": result is None and locks.working(store, guard),
+        "phase": phases[-1] if phases else None,
+        "op": document.get("op"),
+        "owner": document.get("owner"),
+        "outcome": (result or {}).get("outcome"),
+    }
     failed = _failed(store, runs[0])
     return {**told, "failed": failed} if failed else told
 

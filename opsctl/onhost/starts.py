@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 import time
 from contextlib import closing
-from typing import Any, Dict, Iterator, List, Optional
+from typing import Any, Dict, Generator, List, Optional
 
 from opsctl.onhost import files, journal, records, startlines
 from opsctl.onhost.model import RankFacts, Record, StartFacts
@@ -64,7 +64,7 @@ def _feed(
     return last
 
 
-def _records(argv: "list[str]") -> Iterator[List[Record]]:
+def _records(argv: "list[str]") -> Generator[List[Record], None, None]:
     """What each line of journalctl holds, for LONGEST seconds at most."""
     until = time.monotonic() + LONGEST
     with subprocess.Popen(

@@ -88,8 +88,10 @@ def document(found: Planned, asked: Asked, *, created: float, by: str) -> dict[s
 
 def _stood(state: Mapping[str, Any], diff: str) -> dict[str, Any]:
     """What stood and ran there. `unit`: a mark of how the unit differs, since an edited unit may be
-    edited again."""
+    edited again. `run`: the last one, since what was deployed and rolled back leaves all
+    else as it was."""
     known, manifest = state.get("release") or {}, state.get("manifest") or {}
+    run = state.get("run") or {}
     return {
         "running": known.get("running"),
         "confirmed": known.get("confirmed"),
@@ -98,6 +100,7 @@ def _stood(state: Mapping[str, Any], diff: str) -> dict[str, Any]:
         "active": state.get("state") in ("active", "activating", "reloading"),
         "engine": (manifest.get("engine") or {}).get("version"),
         "unit": _hash(diff),
+        "run": {key: run.get(key) for key in ("run", "op", "owner", "outcome")} if run else None,
     }
 
 
@@ -132,7 +135,11 @@ def parsed(content: bytes, name: str) -> dict[str, Any]:
         asked_of(value)
         age(value, 0)
         for step in value["steps"]:
-            _ = step["stood"]["unit"], value["descriptions"][step["description"]]
+            _ = (
+                step["stood"]["unit"],
+                step["stood"]["run"],
+                value["descriptions"][step["description"]],
+            )
     except (KeyError, TypeError, ValueError):
         raise _damaged(name) from None
     return value
@@ -202,6 +209,7 @@ def _differs(
 ) -> Iterator[str]:
     (old, plan), (new, again) = then, now
     moved = list(_moved(service, old["stood"], new["stood"]))
+    moved = moved or list(_went_on(service, old["stood"], new["stood"]))
     if old["description"] != new["description"]:
         was = {**plan["descriptions"][old["description"]], "digest": old["digest"]}
         is_ = {**again["descriptions"][new["description"]], "digest": new["digest"]}
@@ -253,6 +261,14 @@ def _moved(service: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> Iter
     if old["confirmed"] != new["confirmed"] and old["running"] == new["running"]:
         is_, was = _short(new["confirmed"]), _short(old["confirmed"])
         yield f"the confirmed release of {service} is {is_} instead of {was}"
+
+
+def _went_on(service: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[str]:
+    """What came and went: all stands as it stood, and somebody may have had a reason for it."""
+    run = new["run"] or {}
+    if run and run["run"] != (old["run"] or {}).get("run"):
+        how = str(run["outcome"] or "at work").replace("_", " ")
+        yield f"{service} has been through {run['op']} of {run['owner']} ({how}; run {run['run']})"
 
 
 def _short(digest: object) -> str:

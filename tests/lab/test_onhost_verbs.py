@@ -57,7 +57,9 @@ def test_collect_tells_of_the_running_release(host: Any) -> None:
         "memory": "pass",
     }
     assert [p["comm"] for p in seen["processes"]] == ["python3"]
-    assert seen["since"] > 1e9 and seen["run"] == {"run": "r1", "active": False, "phase": "confirm"}
+    assert seen["since"] > 1e9 and (seen["run"]["run"], seen["run"]["phase"]) == ("r1", "confirm")
+    ended = {key: seen["run"][key] for key in ("active", "op", "owner", "outcome")}
+    assert ended == {"active": False, "op": "swap", "owner": "me", "outcome": "confirmed"}
     assert (seen["lock"]["owner"], seen["lock"]["state"]) == ("me", "over")
 
 

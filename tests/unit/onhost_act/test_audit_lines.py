@@ -99,10 +99,13 @@ def test_the_last_run_tells_which_release_it_could_not_bring_up(
     store: Store, outcome: str, seconds: float, told: bool
 ) -> None:
     store.run("r").mkdir(parents=True)
-    files.write_json(store.run("r") / "run.json", {"run": "r"})
+    document = {"run": "r", "op": "swap", "owner": "ann@desk"}
+    files.write_json(store.run("r") / "run.json", document)
     result = {"outcome": outcome, "release": "a" * 64, "target": "b" * 64}
     store.write_result("r", {**result, "seconds": seconds, "cause": "start: exit 1"})
-    failed = (_run(store, UnitState(name="guard")) or {}).get("failed")
+    run = _run(store, UnitState(name="guard")) or {}
+    assert (run["op"], run["owner"], run["outcome"]) == ("swap", "ann@desk", outcome)
+    failed = run.get("failed")
     assert bool(failed) is told
     if failed:
         assert (failed["release"], failed["cause"]) == ("b" * 64, "start: exit 1")

@@ -110,6 +110,7 @@ def stood(**parts: Any) -> Callable[[dict[str, Any]], None]:
 
 
 A = "a" * 64
+RUN = {"run": "r2", "op": "rollback", "owner": "ann@desk", "outcome": "confirmed"}
 
 
 @pytest.mark.parametrize(
@@ -122,6 +123,10 @@ A = "a" * 64
         (stood(dropins=["9.conf"]), ["on h1 drop-ins of kimi: none → 9.conf"]),
         (stood(confirmed=A), ["on h1 the confirmed release of kimi is release aaaaaaaaaaaa "
                               "instead of nothing"]),
+        (stood(run=RUN), ["on h1 kimi has been through rollback of ann@desk (confirmed; run r2)"]),
+        (stood(run={**RUN, "outcome": None}), ["on h1 kimi has been through rollback of ann@desk "
+                                               "(at work; run r2)"]),
+        (stood(run=RUN, running=A), ["on h1 kimi has release aaaaaaaaaaaa in place"]),
         (lambda plan: step(plan).update(digest=A), ["kimi on h1: release "]),
         (lambda plan: step(plan).update(action="stage"), ["kimi on h1: what is to be done: swap "
                                                           "→ stage"]),
