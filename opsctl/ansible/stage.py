@@ -11,9 +11,11 @@ from typing import Any
 from opsctl.ansible.action import Action
 from opsctl.ansible.described import described
 from opsctl.errors import Refused
+from opsctl.rollout.run import new_run, whoami
 from opsctl.rollout.staging import Staged, refuse, stage
 
 BULKY = ("processes", "start", "manifest")  # no plan without changes looks at these
+REASON = "staged by the role service"  # in the history, if nothing restarts
 
 
 class ActionModule(Action):
@@ -25,7 +27,8 @@ class ActionModule(Action):
         override = str(self.args.get("override") or "")
         if override and not override.strip():
             raise Refused("service_override is blank: it takes a reason in words")
-        staged = stage(self.host, services, check=self.check, override=override)
+        by = {"run": new_run(), "owner": whoami(), "reason": REASON}
+        staged = stage(self.host, services, check=self.check, override=override, by=by)
         # With --check the roles before this one have changed nothing either: what they would have
         # put right is told, and is no reason to fail.
         refuse(staged, problems=not self.check)

@@ -12,7 +12,7 @@ import stat
 import sys
 import time
 from pathlib import PurePosixPath
-from typing import Any, Dict, List, Mapping, Tuple
+from typing import Any, Dict, List, Mapping, Optional, Tuple
 
 from opsctl.onhost import bundle, files, locks, preflight, records
 from opsctl.onhost.preflight import Outside
@@ -50,7 +50,8 @@ def stage(
 
     `restart`: whether the unit that stands in place is of another release. `problems`: what on
     this host would keep the release from starting, if a deployment would start it. The document's
-    `after` names the services that are deployed before this one. Raises Refused.
+    `after` names the services that are deployed before this one, its `by` (run, owner, reason)
+    whose staging it is, where no lock is held. Raises Refused.
     """
     store, digest, wanted = _read(places, document)
     standing = files.read(store.unit_path) or b""
@@ -65,7 +66,7 @@ def stage(
     serves = not restart and store.confirmed() == digest
     starts = not serves or systemd.show(store.unit).active != "active"
     if plan != "same" and not check and not starts:  # a start has a line of its own
-        _audit(store, digest, wanted)
+        _audit(store, digest, wanted, document.get("by"))
     return {
         "changed": changed,
         "diff": _diff(store, digest, standing, wanted[store.unit][1]),
@@ -75,13 +76,15 @@ def stage(
     }
 
 
-def _audit(store: Store, digest: str, wanted: Mapping[str, File]) -> None:
-    """What changes without a restart (least memory, an override) is a change all the same. `owner`
-    and `run` are those of the lock; null where a role stages, which takes none."""
+def _audit(
+    store: Store, digest: str, wanted: Mapping[str, File], by: Optional[Mapping[str, Any]]
+) -> None:
+    """What changes without a restart (least memory, an override) is a change all the same. `by`:
+    whose it is; if nobody says so, it is done under a lock, and its owner's."""
     manifest = json.loads(wanted["release.json"][1].decode())
-    lock = locks.read(store) or {}
+    known = by or locks.read(store) or {}
     override = (manifest.get("expect") or {}).get("override")
-    entry = {key: lock.get(key) for key in ("run", "owner", "reason")}
+    entry = {key: known.get(key) for key in ("run", "owner", "reason")}
     if override and override not in (entry["reason"] or ""):
         told = f"forecast overridden: {override}"
         entry["reason"] = f"{entry['reason']}; {told}" if entry["reason"] else told

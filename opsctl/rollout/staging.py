@@ -58,12 +58,18 @@ class Staged:
 
 
 def stage(
-    host: Host, services: Mapping[str, Service], *, check: bool = False, override: str = ""
+    host: Host,
+    services: Mapping[str, Service],
+    *,
+    check: bool = False,
+    override: str = "",
+    by: Mapping[str, str] | None = None,
 ) -> list[Staged]:
     """Forecast all services of a host together, render, send; with `check` nothing stays there.
 
     `override`: the reason to stage what the forecast says does not fit; it is kept in the release,
-    as "override" of its expectation. With `check` what is wrong stands in the answer, for `refuse`;
+    as "override" of its expectation. `by` ("run", "owner", "reason"): whose it is, for the history,
+    where no lock tells it. With `check` what is wrong stands in the answer, for `refuse`;
     else it is raised before anything is sent. Raises SpecError, DoesNotFit, Unreachable, or the
     host's own OpsctlError.
     """
@@ -71,7 +77,7 @@ def stage(
     if not check:
         refuse(drafted)
     return [
-        sent(one, send(host, one.release, check=check, after=list(services)[:place]))
+        sent(one, send(host, one.release, check=check, after=list(services)[:place], by=by))
         for place, one in enumerate(drafted)
     ]
 
@@ -175,12 +181,17 @@ def facts_of(host: Host, name: str, manifest: Mapping[str, Any]) -> dict[str, An
 
 
 def send(
-    host: Host, release: Release, *, check: bool = False, after: Sequence[str] = ()
+    host: Host,
+    release: Release,
+    *,
+    check: bool = False,
+    after: Sequence[str] = (),
+    by: Mapping[str, str] | None = None,
 ) -> dict[str, Any]:
     """`stage` on the host: {"changed", "diff", "digest", "restart", "problems"}. `after`: services
-    that are deployed there before this one."""
+    that are deployed there before this one; `by`: whose it is, where no lock is held."""
     arguments = ["--check"] if check else []
-    document = {**bundle(release), "after": list(after)}
+    document = {**bundle(release), "after": list(after), **({"by": dict(by)} if by else {})}
     return onhost.call(host, "stage", *arguments, stdin=document, timeout=120)
 
 

@@ -268,3 +268,24 @@ def test_what_is_staged_without_a_restart_stands_in_the_history(places: Places) 
     entry = json.loads(line)
     assert (entry["op"], entry["outcome"], entry["release"]) == ("stage", "staged", A)
     assert (entry["min_available"], entry["reason"]) == (7, "forecast overridden: owner agreed")
+
+
+@pytest.mark.parametrize(
+    ("by", "owner", "run"),
+    [({"run": "r9", "owner": "bob@ci", "reason": "role"}, "bob@ci", "r9"),
+     (None, "ann@desk", "r1")],
+)  # fmt: skip
+def test_whose_staging_it_was_stands_in_the_history(
+    places: Places, by: dict[str, str] | None, owner: str, run: str
+) -> None:
+    """A role says so itself, also while somebody else holds the lock; a verb holds the lock."""
+    store = Store("kimi", places)
+    put(places, bundle())
+    store.install(A)
+    store.write_confirmed(A)
+    lock = {"run": "r1", "owner": "ann@desk", "reason": "her own", "since": 1.0}
+    (store.var / "lock.json").write_text(json.dumps(lock))
+    changed = {**bundle(**{"release.json": (0o644, b'{"memory": {}}')}), "by": by}
+    stage(places, Systemd(places, "active"), changed)  # type: ignore[arg-type]
+    entry = json.loads((store.var / "history.jsonl").read_text())
+    assert (entry["owner"], entry["run"]) == (owner, run)

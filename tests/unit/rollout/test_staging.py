@@ -105,6 +105,14 @@ def test_the_expectation_travels_in_the_release() -> None:
     assert facts == ("--model", "/srv/models/m", "--service", "kimi", "--process")
 
 
+def test_whose_staging_it_is_travels_with_the_release_and_not_in_it() -> None:
+    host, by = Machine(), {"run": "r1", "owner": "me@here", "reason": "role"}
+    assert (
+        stage(host, "kimi", service(), by=by).digest == stage(Machine(), "kimi", service()).digest
+    )
+    assert host.said("stage")[0].json["by"] == by
+
+
 def test_a_second_staging_changes_nothing_though_memory_has_moved() -> None:
     host = Machine()
     stage(host, "kimi", service())
