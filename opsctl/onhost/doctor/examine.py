@@ -8,7 +8,7 @@ import time
 from typing import Any, Dict, List, Mapping, Sequence
 
 from opsctl.onhost.doctor import driver, gpu, host, look, service, servicelook, topology
-from opsctl.onhost.doctor.fault import Fault, Finding, Found
+from opsctl.onhost.doctor.fault import Fault, Finding, Found, Problem
 from opsctl.onhost.store import Places
 from opsctl.onhost.systemd import Systemd
 
@@ -58,7 +58,16 @@ def preconditions(manifest: Mapping[str, Any], systemd: Systemd) -> List[str]:
     blocking = found.list
     if manifest.get("needs"):  # else an engine on the CPU, or one of which nothing is known
         blocking = [*blocking, *before(look.look_before(systemd), manifest)]
-    return [one.detail for one in blocking if one.blocks and one.fault not in ASKED_ELSEWHERE]
+    return [
+        Problem(one.detail, one.mend)
+        for one in blocking
+        if one.blocks and one.fault not in ASKED_ELSEWHERE
+    ]
+
+
+def problem(text: str, fault: str, **fill: object) -> Problem:
+    """Found by a preflight itself, with the command that doctor names for it."""
+    return Problem(text, FAULTS[fault].mend.format(**fill))
 
 
 def before(seen: Mapping[str, Any], manifest: Mapping[str, Any]) -> List[Finding]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from typing import Any, Dict, List, NamedTuple
+from typing import Any, Dict, Iterable, List, NamedTuple
 
 PASS, WARN, FAIL, UNKNOWN = "pass", "warn", "fail", "unknown"
 
@@ -66,6 +66,23 @@ class Found:
         """Said only if nothing was found wrong, or unknown, in this check."""
         if not any(one.check == check for one in self.list):
             self.list.append(Finding(check, PASS, detail))
+
+
+class Problem(str):
+    """What would keep a release from starting, in words; `mend`: the command that puts it right, ""
+    where none is known."""
+
+    mend: str
+
+    def __new__(cls, text: str, mend: str = "") -> "Problem":
+        made = super().__new__(cls, text)
+        made.mend = mend
+        return made
+
+
+def mends(problems: Iterable[str]) -> List[str]:
+    """The commands of those that have one, each once."""
+    return list(dict.fromkeys(p.mend for p in problems if isinstance(p, Problem) and p.mend))
 
 
 def table(*faults: Fault) -> Dict[str, Fault]:
