@@ -143,7 +143,7 @@ def _said(unit: Mapping[str, Any] | None) -> set[str]:
     """Variables that a unit's files set: the unit's own lines are read by `from_process`."""
     if unit is None:
         return set()
-    return {name for text in unit["files"].values() for name in envfile.read(str(text))[0]}
+    return {name for text in unit["files"].values() for name in envfile.read(str(text)).values}
 
 
 def _no_engine(found: Mapping[str, Any], unit: Mapping[str, Any]) -> Note:

@@ -162,3 +162,68 @@ def test_every_field_of_a_service_arrives_exactly(host: Any) -> None:
         assert found["env"]["CUDA_VISIBLE_DEVICES"] == "0,3"
         assert found["description"] == "SGLang 0.5.9: fields"
         assert found["complaints"] == ""
+
+
+# Writes each file and each unit of the table, starts all at once, answers what arrived in each.
+READS = r"""
+import json, os, subprocess, sys
+given, base = json.load(sys.stdin), "/opt/reads"
+put = lambda text: text.encode("utf-8", "surrogateescape")
+os.makedirs(base + "/out", exist_ok=True)
+with open(base + "/p", "w") as file:
+    file.write("#!/bin/sh\nprintf '%s\\0' \"$@\" end-of-words\ncat /proc/$$/environ\n")
+os.chmod(base + "/p", 0o755)
+head = "[Service]\nType=oneshot\nStandardOutput=truncate:%s/out/%%N\n" % base
+units = {"reads-base": f"ExecStart={base}/p"}
+for n, text in enumerate(given["files"]):
+    with open(f"{base}/{n}", "wb") as file:
+        file.write(put(text))
+    units[f"reads-f{n}"] = f"EnvironmentFile={base}/{n}\nExecStart={base}/p $E"
+for n, text in enumerate(given["units"]):
+    units[f"reads-u{n}"] = text.replace("/p", base + "/p")
+for name, text in units.items():
+    with open(f"/run/systemd/system/{name}.service", "wb") as file:
+        file.write(put(head + text + "\n"))
+subprocess.run(["systemctl", "daemon-reload"], check=True)
+services = [name + ".service" for name in units]
+subprocess.run(["systemctl", "start", *services], stderr=subprocess.DEVNULL)
+def arrived(name):
+    try:
+        with open(f"{base}/out/{name}", "rb") as file:
+            parts = [part.decode("utf-8", "surrogateescape") for part in file.read().split(b"\0")]
+    except FileNotFoundError:
+        return None, {}
+    at = parts.index("end-of-words")
+    return parts[:at], dict(part.split("=", 1) for part in parts[at + 1 : -1])
+known = arrived("reads-base")[1]
+found = {name: arrived(name) for name in units}
+print(json.dumps({n: (a, {k: v for k, v in e.items() if k not in known})
+                  for n, (a, e) in found.items()}))
+"""  # fmt: skip
+
+
+def test_systemd_reads_files_and_words_as_the_table_of_the_import_says(host: Any) -> None:
+    table = json.loads(
+        (Path(__file__).parents[1] / "unit" / "importing" / "systemd_252.json").read_text()
+    )
+    version = int(host.sh("systemctl --version").stdout.split()[1])
+    if version != 252:
+        pytest.skip(f"the table is of systemd 252, this host has {version}")
+    files = [text for text, _, _ in table["files"]]
+    units = [table["set"] + text for text, _, _ in table["units"]]
+    host.put("/opt/reads/probe.py", READS.encode())
+    found = json.loads(
+        host.sh("python3 /opt/reads/probe.py", input=json.dumps({"files": files, "units": units}))
+        .stdout
+    )  # fmt: skip
+    for n, (text, env, words) in enumerate(table["files"]):
+        arrived = found[f"reads-f{n}"]
+        assert arrived == ([None, {}] if env is None else [words, env]), text
+    before = {"A": "1", "Q": "a 'b c' d", "W": "", "B": '{"a":1}'}
+    for n, (text, argv, env) in enumerate(table["units"]):
+        arrived, there = found[f"reads-u{n}"]
+        there = {
+            k: v.replace(f"reads-u{n}", "NAME") for k, v in there.items() if before.get(k) != v
+        }
+        named = arrived and [word.replace(f"reads-u{n}", "NAME") for word in arrived]
+        assert (named, there) == (argv, env if argv is not None else {}), text

@@ -26,6 +26,15 @@ def launch(
     files = {**unit.files, **files}
     if unit.has("Container"):
         return _quadlet(unit, known, files, mounts, report)
+    found = started(unit, files, variables, report)
+    return _process(unit, *found, known, files, mounts, report) if found is not None else None
+
+
+def started(
+    unit: Unit, files: Mapping[str, str], variables: Mapping[str, str], report: Report
+) -> tuple[list[str], dict[str, str]] | None:
+    """(argv, variables) as systemd would start it; None with the reason in the report."""
+    known = _specifiers(unit)
     lines = unit.all("ExecStart")
     if not lines:
         report.refuse(
@@ -47,7 +56,10 @@ def launch(
         return None
     if argv is None:
         return None
-    return _process(unit, [*argv, *keys], env, known, files, mounts, report)
+    if not all(map(envfile.valid, argv)):
+        report.refuse("an argument holds bytes that are no UTF-8 text", key="ExecStart")
+        return None
+    return [*argv, *keys], env
 
 
 def _process(
@@ -60,7 +72,7 @@ def _process(
     report: Report,
 ) -> Launch | None:
     reading = script.Reading(report, files, mounts)
-    cwd = words.specifiers(unit.last("WorkingDirectory").lstrip("-"), known)
+    cwd = _put("WorkingDirectory", unit.last("WorkingDirectory").lstrip("-"), known, report)
     here = cwd if cwd.startswith("/") else None
     scope = Scope(dict(env), set(env), [], here, reading.assumed)
     script.program(argv, Simple(), scope, reading, 0)
@@ -73,6 +85,15 @@ def _process(
         if found.wrapped and not found.container:
             report.note("dropped", "a shell before the engine", "the unit starts the engine itself")
     return found
+
+
+def _put(key: str, text: str, known: Mapping[str, str], report: Report) -> str:
+    """A setting with its specifiers put in; nothing of one that systemd ignores."""
+    try:
+        return words.specifiers(text, known)
+    except words.Malformed as error:
+        report.note("dropped", f"{key}={plain(text)}", f"systemd ignores it: {error}")
+        return ""
 
 
 def _argv(
@@ -96,8 +117,10 @@ def _argv(
     if ":" in prefix:
         return split
     around = {**_of_the_user(unit), **env}
-    for name in _used(split):
-        if name not in around:
+    for name, written in words.used(split):
+        if not words.is_name(name):
+            report.note("told", plain(written), _NO_VARIABLE)
+        elif name not in around:
             if complete:
                 report.note("told", f"${name}", "is set nowhere: systemd puts nothing in its place")
             else:
@@ -105,13 +128,10 @@ def _argv(
     return words.expand(split, around)
 
 
-def _used(split: list[str]) -> list[str]:
-    found = []
-    for at, word in enumerate(split):
-        found += re.findall(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}", word.replace("$$", ""))
-        if at and (match := re.fullmatch(r"\$([A-Za-z_][A-Za-z0-9_]*)", word)):
-            found.append(match[1])
-    return found
+_NO_VARIABLE = (
+    "systemd takes all of it for the name of a variable, which is none, and puts nothing in its "
+    "place; ${NAME} may stand within a word"
+)
 
 
 def _of_the_user(unit: Unit) -> dict[str, str]:
@@ -136,27 +156,16 @@ def _environment(
                 "no assignment: systemd ignores it (a # there begins no comment)",
             )
     for line in unit.all("EnvironmentFile"):
-        optional, path = line.startswith("-"), words.specifiers(line.lstrip("-"), known)
-        if (text := given(files, path, variables=True)) is not None:
-            found |= envfile.read(text)[0]
-            continue
-        complete = False
-        if optional:
-            report.note(
-                "told",
-                f"EnvironmentFile=-{plain(path)}",
-                "was not given, and what it sets is not known; give it with --file PATH=COPY",
-            )
-        else:
-            report.refuse(
-                f"variables come from {plain(path)}, which was not given",
-                key="EnvironmentFile",
-                hint=f"give it: --file {plain(path)}=COPY",
-            )
+        optional = line.startswith("-")
+        path = _put("EnvironmentFile", line.removeprefix("-"), known, report)
+        if path:
+            there, whole = _of_file(path, optional, files, report)
+            found |= there
+            complete = complete and whole
     for line in unit.all("UnsetEnvironment"):
-        for word in words.split(line):
-            name, _, value = word.partition("=")
-            if not value or found.get(name) == value:
+        for word in words.listed(line)[0]:
+            name, equals, value = _put("UnsetEnvironment", word, known, report).partition("=")
+            if not equals or found.get(name) == value:
                 found.pop(name, None)
     if unit.all("PassEnvironment"):
         report.note(
@@ -165,6 +174,44 @@ def _environment(
             "comes from the manager's own variables, which no text tells",
         )
     return found, complete
+
+
+def _of_file(
+    path: str, optional: bool, files: Mapping[str, str], report: Report
+) -> tuple[dict[str, str], bool]:
+    """Its variables, and whether it was given."""
+    shown = plain(path)
+    text = given(files, path, variables=True)
+    if text is None and optional:
+        report.note(
+            "told",
+            f"EnvironmentFile=-{shown}",
+            "was not given, and what it sets is not known; give it with --file PATH=COPY",
+        )
+    elif text is None:
+        report.refuse(
+            f"variables come from {shown}, which was not given",
+            key="EnvironmentFile",
+            hint=f"give it: --file {shown}=COPY",
+        )
+    if text is None:
+        return {}, False
+    read = envfile.read(text)
+    if read.refused and optional:
+        report.note("told", f"EnvironmentFile=-{shown}", f"{read.refused}: systemd takes nothing "
+                    "of it")  # fmt: skip
+    elif read.refused:
+        report.refuse(
+            f"variables come from {shown}, which {read.refused}",
+            key="EnvironmentFile",
+            hint="systemd itself would not start the unit with it",
+        )
+    for name in read.ignored:
+        known = re.fullmatch(r"(?:(?:export|set|declare -x)\s+)?[\w.+-]{1,80}", name)
+        what = f"{plain(name)} in {shown}" if known else f"a line of {shown}"
+        report.note("dropped", what, "is no name of a variable: systemd ignores the line (it is no "
+                    "shell, and knows no export)")  # fmt: skip
+    return read.values, True
 
 
 def _specifiers(unit: Unit) -> dict[str, str]:
@@ -182,7 +229,6 @@ def _specifiers(unit: Unit) -> dict[str, str]:
         "U": "0",
         "g": "root",
         "G": "0",
-        "s": "/bin/sh",
     }
     if not unit.name:
         return found

@@ -15,7 +15,7 @@ from opsctl.engine import catalogue
 from opsctl.importing.arguments import walk
 from opsctl.importing.marks import marks, plain
 from opsctl.importing.shell import Scope, Unreadable, commands, expand
-from opsctl.importing.unit import envfile, read, words
+from opsctl.importing.unit import read, words
 
 SHELL = [
     ("a  b\tc", ["a", "b", "c"]),
@@ -150,9 +150,7 @@ def test_a_unit_with_drop_ins() -> None:
     more = "[Service]\nExecStart=\nExecStart=/bin/b\nEnvironment=\nEnvironment=D=5\nUser=x\n"
     last = "[Service]\nUser=y\n"
     one = read.read([("/etc/systemd/system/sglang-a.service", UNIT)])
-    assert one.all("ExecStart") == ["/bin/a    --b    c"] or one.all("ExecStart")[0].split() == [
-        "/bin/a", "--b", "c",
-    ]  # fmt: skip
+    assert one.all("ExecStart") == ["/bin/a    --b    c"]
     assert words.assignments(one.all("Environment")[0], {}) == ({"A": "1", "B": "2 3"}, [])
     cat = "\n".join(
         f"# {path}\n{text}"
@@ -169,21 +167,6 @@ def test_a_unit_with_drop_ins() -> None:
     assert whole.all("Environment") == ["D=5"]
     assert whole.last("User") == "y"
     assert whole.files == {"/etc/sglang.env": "K=v\n"}
-
-
-ENV = [
-    ("A=1\nB = 2 \n", {"A": "1", "B": "2"}),
-    ("# A=1\n; B=2\nC=3 # no comment\n", {"C": "3 # no comment"}),
-    ('A=\'a b\' \nB="c\\"d\\$e"\n', {"A": "a b", "B": 'c"d$e'}),
-    ("A=a\\\nb\nB=$A\n", {"A": "ab", "B": "$A"}),
-    ("A=a' b'c\n", {"A": "a bc"}),
-    ("A=\nnothing\nB=2", {"A": "", "B": "2"}),
-]
-
-
-@pytest.mark.parametrize(("text", "wanted"), ENV)
-def test_environment_files(text: str, wanted: dict[str, str]) -> None:
-    assert envfile.read(text)[0] == wanted
 
 
 class _Refuses(argparse.ArgumentParser):
