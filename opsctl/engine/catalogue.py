@@ -14,8 +14,9 @@ from opsctl.engine import order, store
 from opsctl.engine import ranks as _ranks
 from opsctl.engine.flag import Flag, from_data
 from opsctl.engine.names import explain
+from opsctl.engine.refused import Refused
 from opsctl.engine.renames import having, successor
-from opsctl.engine.values import Refused, text, typed
+from opsctl.engine.values import text, typed
 from opsctl.errors import Problem, SpecError
 
 # Flags that the description writes in a place of their own: canonical name → how.
@@ -180,7 +181,8 @@ def catalogue(version: str) -> Catalogue:
                 )
             ]
         )
-    return Catalogue(version, {n: from_data(n, e) for n, e in store.table(version).items()})
+    table = store.table(version)
+    return Catalogue(version, {n: from_data(n, e, version) for n, e in table.items()})
 
 
 def _placed(problem: Problem, name: Any, value: Any, service: str) -> Problem:

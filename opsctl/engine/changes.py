@@ -13,8 +13,9 @@ from typing import Any
 from opsctl.engine.advisories import Advisory, Facts, advisories
 from opsctl.engine.catalogue import Catalogue, catalogue
 from opsctl.engine.flag import Flag
+from opsctl.engine.refused import Refused
 from opsctl.engine.renames import successor
-from opsctl.engine.values import Refused, text, typed
+from opsctl.engine.values import text, typed
 
 # In this order they are shown.
 KINDS = {

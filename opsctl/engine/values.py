@@ -9,43 +9,19 @@ begins with a dash).
 
 from __future__ import annotations
 
-import json
-import math
 import re
-from collections.abc import Callable, Mapping
-from decimal import Decimal
+from collections.abc import Callable
 from difflib import get_close_matches
 from typing import Any
 
 from opsctl.engine.flag import JSON_KINDS, Flag
+from opsctl.engine.jsonvalues import canonical, graph_config, json_list, json_value, lora, of_form
+from opsctl.engine.numbers import real, size, whole
+from opsctl.engine.refused import Refused, worded
 
-_INT = re.compile(r"[+-]?[0-9]+")
-_FLOAT = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
-_SIZE = re.compile(r"([0-9]+)(\.[0-9]+)?(Ki|Mi|Gi|Ti|k|M|G|T)")
-_UNIT = {"k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
-_UNIT |= {"Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40}
 # argparse takes an item that starts with a dash for an option, except a dash alone and a plain
 # negative number.
 _NEGATIVE = re.compile(r"-[0-9]+|-[0-9]*\.[0-9]+")
-_PHASES = ("decode", "prefill")
-_PHASE_KEYS = {
-    "decode": ("backend", "max_bs", "bs"),
-    "prefill": (
-        *("backend", "max_bs", "bs", "max_context_size", "full_prefill_max_req"),
-        *("full_prefill_prefix_chunk_tokens", "max_seq_len"),
-    ),
-}
-_MOST_DIGITS = 400  # far beyond any real figure; Python itself refuses to read more than 4300
-
-
-class Refused(ValueError):
-    """A value that the flag does not take."""
-
-    def __init__(self, message: str, *, allowed: str = "", hint: str = "") -> None:
-        super().__init__(message)
-        self.message = message
-        self.allowed = allowed
-        self.hint = hint
 
 
 def typed(flag: Flag, value: Any) -> Any:
@@ -81,13 +57,8 @@ def text(flag: Flag, value: Any) -> str:
     if flag.kind == "float":
         return repr(float(value))
     if flag.kind in JSON_KINDS or isinstance(value, dict):
-        return canonical_json(value)
+        return canonical(value)
     return str(value)
-
-
-def canonical_json(value: Any) -> str:
-    """Compact, keys sorted, ASCII only: the same for the same value, whatever the locale."""
-    return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
 
 
 def _switch(value: Any) -> bool:
@@ -120,7 +91,8 @@ def _many(flag: Flag, value: Any) -> list[Any]:
 
 
 def _one(flag: Flag, value: Any) -> Any:
-    found = _READERS[flag.kind](value)
+    form = flag.form
+    found = _READERS[flag.kind](value) if form is None else of_form(form, flag.kind, value)
     if flag.choices and found not in flag.choices:
         shown = [str(c) for c in flag.choices]
         near = get_close_matches(str(found), shown, n=1, cutoff=0.6)
@@ -132,158 +104,21 @@ def _one(flag: Flag, value: Any) -> Any:
     return found
 
 
-def _int(value: Any) -> int:
-    if isinstance(value, int) and not isinstance(value, bool):
-        if abs(value) >= 10**_MOST_DIGITS:
-            raise Refused("is too large a number")
-        return int(value)
-    if isinstance(value, str) and len(value) <= _MOST_DIGITS and _INT.fullmatch(value):
-        return int(value)
-    hint = ""
-    if isinstance(value, float) and value.is_integer():
-        hint = f"write {int(value)}"
-    raise Refused("must be a whole number", hint=hint)
-
-
-def _size(value: Any) -> int:
-    match = _SIZE.fullmatch(value) if isinstance(value, str) else None
-    if match is None:
-        try:
-            return _int(value)
-        except Refused as refused:
-            refused.allowed = "a whole number, or one with k, M, G, T (10^3 …) or Ki, Mi, Gi, Ti"
-            raise
-    whole, fraction, unit = match.groups()
-    if fraction and unit.endswith("i"):
-        raise Refused(f"takes no fraction before {unit}")
-    return int(Decimal(whole + (fraction or "")) * _UNIT[unit])
-
-
-def _float(value: Any) -> float:
-    number = isinstance(value, int | float) and not isinstance(value, bool)
-    if not number and not (isinstance(value, str) and _FLOAT.fullmatch(value)):
-        raise Refused("must be a number")
-    try:
-        found = float(value)
-    except (OverflowError, ValueError):
-        found = math.inf
-    if not math.isfinite(found):
-        raise Refused("must be a finite number")
-    return found
-
-
-def clean(value: str) -> str:
-    """Text that can be an argument of a process. Raises Refused."""
-    if "\0" in value:
-        raise Refused("holds a NUL character, which no argument can")
-    if any("\ud800" <= c <= "\udfff" for c in value):
-        raise Refused("holds half a surrogate pair, which is not text")
-    return str.__str__(value)
-
-
-def _text(value: Any) -> str:
-    if isinstance(value, str):
-        return clean(value)
-    if isinstance(value, bool):
-        said = "on/yes/true" if value else "off/no/false"
-        raise Refused("must be text", hint=f'a bare {said} is a truth value in YAML: quote it "…"')
-    if isinstance(value, int | float):
-        raise Refused("must be text", hint=f'quote it: "{value}"')
-    raise Refused("must be text")
-
-
 def _nullable(value: Any) -> str:
-    found = _text(value)
+    found = worded(value)
     if found in ("", "None"):
         raise Refused("means unset to the engine", hint="leave the flag out")
     return found
 
 
-def _json(value: Any) -> Any:
-    if isinstance(value, str):
-        try:
-            value = json.loads(value)
-        except ValueError as error:
-            raise Refused(
-                f"is not JSON: {error}", hint="a YAML mapping or list is taken as it is"
-            ) from None
-    if not isinstance(value, Mapping | list | tuple):
-        raise Refused("must be a mapping or a list")
-    return plain(value)
-
-
-def plain(value: Any) -> Any:
-    """A JSON value of plain types, checked all the way down. Raises Refused."""
-    if value is None or isinstance(value, bool):
-        return value
-    if isinstance(value, str):
-        return clean(value)
-    if isinstance(value, int):
-        if not -(2**63) <= value < 2**64:
-            raise Refused("holds a whole number of more than 64 bits")
-        return int(value)
-    if isinstance(value, float):
-        if not math.isfinite(value):
-            raise Refused("holds NaN or an infinity, which JSON has not")
-        return float(value)
-    if isinstance(value, list | tuple):
-        return [plain(item) for item in value]
-    if isinstance(value, Mapping):
-        if wrong := [key for key in value if not isinstance(key, str)]:
-            raise Refused(f"has the key {wrong[0]!r}, which is not text", hint="quote the key")
-        return {clean(key): plain(item) for key, item in value.items()}
-    raise Refused(f"holds a {type(value).__name__}, which JSON has not")
-
-
-def _json_list(value: Any) -> list[Any]:
-    found = _json(value)
-    if not isinstance(found, list):
-        raise Refused("must be a list")
-    return found
-
-
-def _json_text(value: Any) -> str:
-    return canonical_json(plain(value)) if isinstance(value, Mapping | list) else _text(value)
-
-
-def _graph_config(value: Any) -> dict[str, Any]:
-    found = _json(value)
-    if not isinstance(found, dict):
-        raise Refused("must be a mapping", allowed=", ".join(_PHASES))
-    for phase, settings in found.items():
-        if phase not in _PHASES:
-            raise Refused(f"has the phase {phase!r}", allowed=", ".join(_PHASES))
-        keys = _PHASE_KEYS[phase]
-        if not isinstance(settings, dict) or any(key not in keys for key in settings):
-            raise Refused(f"{phase} must be a mapping of known settings", allowed=", ".join(keys))
-        if settings.get("backend") == "tc_piecewise":
-            raise Refused(f"{phase}: tc_piecewise was removed", allowed="breakable, full, disabled")
-    return found
-
-
-def _lora(value: Any) -> Any:
-    if isinstance(value, str):
-        found = _text(value).strip()
-        if not (found.startswith("{") and found.endswith("}")):
-            return found
-        value = _json(found)
-    if not isinstance(value, Mapping):
-        raise Refused("must be a path, NAME=PATH, or a mapping")
-    found = plain(value)
-    if not {"lora_name", "lora_path"} <= set(found):
-        raise Refused("lacks lora_name or lora_path", allowed="lora_name, lora_path, pinned")
-    return found
-
-
 _READERS: dict[str, Callable[[Any], Any]] = {
-    "int": _int,
-    "float": _float,
-    "size": _size,
-    "text": _text,
+    "int": whole,
+    "float": real,
+    "size": size,
+    "text": worded,
     "nullable": _nullable,
-    "json": _json,
-    "json_list": _json_list,
-    "json_text": _json_text,
-    "graph_config": _graph_config,
-    "lora": _lora,
+    "json": json_value,
+    "json_list": json_list,
+    "graph_config": graph_config,
+    "lora": lora,
 }

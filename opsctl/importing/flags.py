@@ -10,8 +10,9 @@ from typing import Any
 from opsctl import engine
 from opsctl.engine import Catalogue
 from opsctl.engine.flag import JSON_KINDS
+from opsctl.engine.refused import Refused
 from opsctl.engine.renames import having, successor
-from opsctl.engine.values import Refused, text
+from opsctl.engine.values import text
 from opsctl.importing import foreign
 from opsctl.importing.arguments import Given, Stray, last, walk
 from opsctl.importing.marks import placeholder, plain, unknown_parts, whole

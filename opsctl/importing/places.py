@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from opsctl.engine import Catalogue
+from opsctl.engine.jsonforms import file_of
 from opsctl.importing.marks import placeholder, unknown_parts
 from opsctl.importing.model import Container, Launch, Report
 from opsctl.importing.secrets import by_form
@@ -23,7 +24,11 @@ _NO_PATHS = {"fastapi-root-path", "uvicorn-access-log-exclude-prefixes", "served
 _ENDINGS = ("-path", "-paths", "-dir", "-folder", "-file", "-keyfile", "-certfile", "-certs")
 # A hub's name is meant where it stands here without a leading slash.
 _MODELS = {"tokenizer-path", "speculative-draft-model-path", "lora-paths", "model-path"}
-_ALSO_PATHS = {"chat-template", "completion-template", "speculative-token-map"}
+ALSO_PATHS = {
+    *("chat-template", "completion-template", "speculative-token-map", "dllm-algorithm-config"),
+    *("speculative-adaptive-config", "msprobe-dump-config", "watermark-config"),
+}
+_FILES = (".jinja", ".json", ".yaml", ".yml", ".toml")
 _SHARED = ("/dev/", "/proc/", "/sys/", "/etc/hosts", "/tmp/")
 
 
@@ -191,10 +196,16 @@ def _path(name: str, text: str, launch: Launch, report: Report) -> str:
     if name == "lora-paths" and "=" in text:
         head, _, tail = text.partition("=")
         return f"{head}={_path(name, tail, launch, report)}"
+    if file := file_of(name, text):
+        return file[0] + _absolute(name, file[1], launch, report)
     if text.startswith("/"):
         return _from_container(name, text, launch.container, report)
-    if not _relative(name, text):
-        return text
+    return _absolute(name, text, launch, report) if _relative(name, text) else text
+
+
+def _absolute(name: str, text: str, launch: Launch, report: Report) -> str:
+    if text.startswith("/"):
+        return _from_container(name, text, launch.container, report, path=True)
     if launch.cwd is None:
         key = "model.path" if name == "model-path" else f"flags.{name}"
         report.refuse(
@@ -206,27 +217,30 @@ def _path(name: str, text: str, launch: Launch, report: Report) -> str:
         return text
     full = posixpath.normpath(posixpath.join(launch.cwd, text))
     report.note("changed", f"{name}: {text} → {full}", "a service starts in a folder of its own")
-    return _from_container(name, full, launch.container, report)
+    return _from_container(name, full, launch.container, report, path=True)
 
 
 def _relative(name: str, text: str) -> bool:
     """Whether the engine would look for it in the working directory."""
     if text.startswith(("./", "../")):
-        return name.endswith(_ENDINGS) or name in _ALSO_PATHS
+        return name.endswith(_ENDINGS) or name in ALSO_PATHS
     if name in _MODELS:
         return text.count("/") > 1 and "://" not in text
-    if name in _ALSO_PATHS:
-        return "/" in text or text.endswith((".jinja", ".json"))
+    if name in ALSO_PATHS:
+        return not text.startswith("{") and ("/" in text or text.endswith(_FILES))
     return name.endswith(_ENDINGS) and "://" not in text and text not in ("", "auto")
 
 
-def _from_container(name: str, text: str, container: Container | None, report: Report) -> str:
+def _from_container(
+    name: str, text: str, container: Container | None, report: Report, *, path: bool = False
+) -> str:
+    """`path`: it is one for certain, and not text that looks like one."""
     if container is None or text == "/":
         return text
     key = "model.path" if name == "model-path" else f"flags.{name}"
     inside = [m for m in container.mounts if (text + "/").startswith(m.target.rstrip("/") + "/")]
     if not inside:
-        if not (name.endswith(_ENDINGS) or name in _ALSO_PATHS):
+        if not (path or name.endswith(_ENDINGS) or name in ALSO_PATHS):
             return text
         if not text.startswith(_SHARED):
             report.refuse(

@@ -10,7 +10,8 @@ import json
 import math
 from typing import Any
 
-from opsctl.engine.values import plain, typed
+from opsctl.engine.jsonvalues import plain
+from opsctl.engine.values import typed
 from opsctl.importing.arguments import Given
 
 UNSET = object()  # what the engine takes for no value at all
@@ -25,6 +26,8 @@ def read(given: Given) -> Any:
     if flag.kind in ("switch", "onoff"):
         return given.how != "negative"
     if flag.kind == "nullable" and not flag.many and given.values in (("",), ("None",)):
+        return UNSET
+    if flag.form is not None and flag.form.unset and given.values == ("",):
         return UNSET
     if flag.nargs == "?" and not given.values:
         return True

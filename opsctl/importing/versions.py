@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 
 from opsctl import engine
 from opsctl.engine import order
-from opsctl.engine.values import Refused
+from opsctl.engine.refused import Refused
 from opsctl.importing.arguments import walk
 from opsctl.importing.marks import whole
 from opsctl.importing.values import read

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from opsctl import engine
-from opsctl.engine.values import Refused
+from opsctl.engine.refused import Refused
 from opsctl.engine.values import typed as typed_value
 from opsctl.errors import Problem, Problems, SpecError
 from opsctl.onhost import bundle as onhost_bundle

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from opsctl import spec
 from opsctl.engine import catalogue
-from opsctl.engine.values import Refused
+from opsctl.engine.refused import Refused
 from opsctl.importing import Asked, Imported, from_process, from_text
 from opsctl.importing.arguments import walk
 from opsctl.importing.entry import Entry, entry

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from opsctl.engine import Flag, catalogue
 from opsctl.engine.catalogue import ELSEWHERE, SECRET
+from opsctl.importing.places import ALSO_PATHS
 from opsctl.importing.secrets import by_form, tells
 from opsctl.release import quoting
 
@@ -36,6 +37,12 @@ KINDS: dict[str, st.SearchStrategy[Any]] = {
     "json_list": st.lists(JSON, max_size=2),
     "lora": WORD.map(lambda w: f"/lora/{w.strip('/')}"),
     "graph_config": st.just({"decode": {"max_bs": 8}}),
+}
+HALF = {"num_sms": 20}
+NAMED: dict[str, st.SearchStrategy[Any]] = {  # JSON that has to be something of its own
+    "deepep-config": st.just(json.dumps({"normal_dispatch": HALF, "normal_combine": HALF})),
+    "disaggregation-ib-device": st.sampled_from(["mlx5_0", "mlx5_0,mlx5_1", '{"0": "mlx5_0"}']),
+    "limit-mm-data-per-request": st.just({"image": 2}),
 }
 PORT = st.integers(1, 65535)
 GPUS = st.lists(st.integers(0, 7), min_size=1, max_size=4, unique=True)
@@ -63,7 +70,7 @@ def free(version: str) -> list[str]:
 def _path(name: str) -> bool:
     """Paths are made absolute, or refused: that is not what is tried here."""
     endings = ("path", "paths", "dir", "folder", "file", "certfile", "certs", "template", "map")
-    return name.endswith(endings)
+    return name.endswith(endings) or name in ALSO_PATHS
 
 
 @cache
@@ -88,7 +95,7 @@ def value(flag: Flag) -> st.SearchStrategy[Any]:
     elif flag.kind in ("switch", "onoff"):
         return st.just(True) if flag.kind == "switch" else st.booleans()
     else:
-        one = KINDS[flag.kind]
+        one = NAMED.get(flag.name, KINDS[flag.kind])
     return st.lists(one, min_size=1, max_size=3) if flag.many else one
 
 

@@ -32,7 +32,7 @@ def history(name: str) -> list[Span]:
 
 def _flag(name: str, version: str) -> Flag | None:
     entry = store.table(version).get(name)
-    return None if entry is None else from_data(name, entry)
+    return None if entry is None else from_data(name, entry, version)
 
 
 def _spans(each: list[tuple[str, Flag | None]]) -> Iterator[Span]:

@@ -85,6 +85,19 @@ def _(v: View) -> bool:
 
 
 @THEME.rule(
+    REFUSE, "devices-per-gpu", "disaggregation-ib-device",
+    "a mapping of devices, or a file of it, with Mooncake",
+    "Mooncake's check takes names with commas between them alone, and "
+    "{disaggregation-ib-device} for one of them", ">=0.5.9,<=0.5.12.post1",
+)  # fmt: skip
+def _(v: View) -> bool:
+    text = str(v["disaggregation-ib-device"] or "").strip()
+    sends = v.mode in ("prefill", "decode") and v[TRANSFER] == "mooncake"
+    checked = sends or v["encoder-transfer-backend"] == "mooncake"
+    return checked and (text.startswith("{") or text.endswith(".json"))
+
+
+@THEME.rule(
     REFUSE, "encoder-or-language", "encoder-only language-only", "both are on",
     "a server is one half or the other",
 )  # fmt: skip

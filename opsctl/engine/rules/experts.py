@@ -106,7 +106,9 @@ def _(v: View) -> bool:
     replicas, groups, ranks = v.number("moe-dp-size"), v.number("ep-size"), v.number("tp-size")
     if replicas == 1:
         return False
-    if ranks % replicas or replicas * groups > ranks or v.number("pp-size") > 1:
-        return True
-    split = groups > 1 and replicas * groups != ranks
-    return split or (v.since("0.5.11") and v.number("attn-cp-size") != replicas)
+    if replicas > 1:
+        if ranks % replicas or replicas * groups > ranks or v.number("pp-size") > 1:
+            return True
+        if groups > 1 and replicas * groups != ranks:
+            return True
+    return bool(v.since("0.5.11") and v.number("attn-cp-size") != replicas)

@@ -29,6 +29,13 @@ def test_a_refusal_says_what_the_engine_would_do() -> None:
     assert "1000 tokens is not made of whole pages of 64" in text
 
 
+@pytest.mark.parametrize(("version", "rules_of"), [("0.5.10", []), ("0.5.12", ["expert-replicas"])])
+def test_no_replicas_at_all(version: str, rules_of: list[str]) -> None:
+    """Found by drawn flags: zero divides nothing."""
+    found = rules.judge(rules.Facts(version, {"moe-dp-size": 0})).refusals
+    assert [f.rule for f in found] == rules_of
+
+
 def test_a_rewrite_says_what_it_becomes() -> None:
     flags = {"enable-hierarchical-cache": True, "hicache-mem-layout": "page_first_direct"}
     [(kind, flag, text)] = said("0.5.9", flags)

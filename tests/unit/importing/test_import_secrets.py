@@ -109,7 +109,7 @@ def test_forms_that_say_nothing(value: str) -> None:
 def test_by_a_name_within_a_text(value: str) -> None:
     """Found by the drill of a hundred thousand imports."""
     secret = value.rpartition("=")[2].rpartition(" ")[2]
-    for text in (f"EXTRA='{value}' {PYTHON}", f"{PYTHON} --json-model-override-args '{value}'"):
+    for text in (f"EXTRA='{value}' {PYTHON}", f"{PYTHON} --weight-version '{value}'"):
         found = take(text)
         assert found.service is not None, [str(p) for p in found.problems]
         assert list(found.secrets.values()) == [value] and secret not in shown(found)
