@@ -15,7 +15,6 @@ from opsctl.forecast.shape import draft_geometry, geometry
 from opsctl.forecast.values import Case, Figure, Geometry, NoForecast
 from opsctl.forecast.weights import DRAFT, TARGET, weights
 from opsctl.onhost.expect import count, version_key
-from opsctl.onhost.learned import band
 
 # Where weights come from that nobody has seen.
 DIMENSIONS = "config.json's dimensions and the engine's sharding"
@@ -178,8 +177,7 @@ def consistent(whole: Case) -> Case:
         tokens = one.tokens
         if tokens is None or tokens.least is None or tokens.most is None:
             continue
-        drift = band(0, one.charged)[1]
-        if not tokens.least - drift <= seen.tokens <= tokens.most + drift:
+        if not tokens.least <= seen.tokens <= tokens.most:
             note = (
                 f"{count(seen.tokens)} tokens are of other settings and were not used: free GPU "
                 f"memory gives {count(tokens.least)} to {count(tokens.most)}"

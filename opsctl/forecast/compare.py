@@ -85,7 +85,4 @@ def _fitted(name: str, sets: tuple[str, ...], key: str, ask: Ask, fit: Fit, *not
         return Variant(name, sets, None, str(reason), notes)
     if found.value is None:
         return Variant(name, sets, None, "; ".join(found.limits) or f"no {key} fits", notes)
-    chosen = (*sets, f"{key}={found.value:.10g}")
-    if key == RATIO:
-        chosen = (*sets, f"{TIER}=true", "hicache-size=null", *chosen[len(sets) :])
-    return _asked(name, chosen, ask, *notes)
+    return _asked(name, (*sets, *found.sets), ask, *notes)

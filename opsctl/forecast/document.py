@@ -238,6 +238,7 @@ def _solved(found: Solved) -> dict[str, Any]:
     return {
         "key": found.key,
         "value": found.value,
+        "set": list(found.sets),
         "unit": found.unit,
         "possible": found.possible,
         "headroom_gib": in_unit(found.headroom, GiB),

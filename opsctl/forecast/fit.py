@@ -11,12 +11,13 @@ from dataclasses import dataclass
 from opsctl.forecast.device.settings import parsed
 from opsctl.forecast.host import numa, races, versions
 from opsctl.forecast.host.memory import process
-from opsctl.forecast.slack import demanded, graphs, slack, table
+from opsctl.forecast.slack import beside, demanded, table
 from opsctl.forecast.values import Case, Device, HostPool, Other
-from opsctl.onhost.expect import gib, left
+from opsctl.onhost.expect import GiB, count, gib, left
 
 # Of what a running service may still take, less is the doubt of its own forecast. A judgement.
 LITTLE = 1 << 30
+CENT = GiB // 100
 FITS, TIGHT, NOT, UNKNOWN = "fits", "tight", "does not fit", "unknown"
 _WORST = (FITS, TIGHT, UNKNOWN, NOT)
 
@@ -185,8 +186,15 @@ def _engine(case: Case, known: Sequence[Sequence[HostPool]]) -> tuple[bool, str]
 
 def _gpu(case: Case, devices: Sequence[Device]) -> _Judged:
     found = _Judged()
-    if case.measured.tokens is not None:
-        return found  # a start with the same settings of the GPU has been seen
+    # Else a start with the same settings of the GPU has been seen.
+    if case.measured.tokens is None or case.gpu_headroom is not None:
+        _room(case, devices, found)
+    for device in devices:
+        _promised(case, device, found)
+    return found
+
+
+def _room(case: Case, devices: Sequence[Device], found: _Judged) -> None:
     for device in devices:
         rest = device.rest
         if rest is None or device.tokens is None:
@@ -201,8 +209,21 @@ def _gpu(case: Case, devices: Sequence[Device]) -> _Judged:
             )
         elif rest.least is not None and rest.least <= 0:
             found.add(TIGHT, "the weights may leave no GPU memory for the KV cache")
-        _slack(case, device, found)
-    return found
+        _beside(case, device, found)
+
+
+def _promised(case: Case, device: Device, found: _Judged) -> None:
+    """A context that is written promises that a request may be as long. The engine starts all the
+    same. The model's own context is nobody's promise: an advisory tells that."""
+    context, tokens = case.flags.get("context-length"), device.tokens
+    if context is None or tokens is None or (tokens.least or 0) >= int(context):
+        return
+    sure = "" if tokens.least == tokens.value else "are sure to "
+    found.add(
+        TIGHT,
+        f"{count(int(context))} tokens of one request (context-length): {count(tokens.least or 0)} "
+        f"{sure}fit in a GPU",
+    )
 
 
 def empty(device: Device) -> bool:
@@ -211,22 +232,26 @@ def empty(device: Device) -> bool:
     return rest is not None and tokens is not None and (rest.value <= 0 or tokens.value < 1)
 
 
-def _slack(case: Case, device: Device, found: _Judged) -> None:
-    left = slack(case, device)
-    if left is None or left.left.most is None or left.left.least is None:
+def _beside(case: Case, device: Device, found: _Judged) -> None:
+    free, wanted = beside(case, device), demanded(case)
+    if free is None or free.least is None:
         return
-    over = 0
-    if device.rest is not None:
-        pools = sum(pool.bytes.value for pool in device.pools if not pool.name.startswith("draft"))
-        over = max(0, pools - max(0, device.rest.value))
-    if left.left.most - over < 0:
-        words = f"{gib(over - left.left.most)} of GPU memory lacks beside weights and pools"
-        found.add(NOT, words + _of_table(case, device, over - left.left.most))
-        return
-    free, wanted = left.left.least - over - (graphs(case) or 0), demanded(case)
-    if free < wanted:
-        words = f"{gib(max(0, free))} of GPU memory is left beside weights, pools and graphs: "
-        found.add(TIGHT, f"{words}{gib(wanted)} for activations are advised")
+    if free.value < 0:
+        words = f"{gib(-free.value)} of GPU memory lacks beside weights, pools and graphs"
+        found.add(NOT, words + _of_table(case, device, -free.value))
+    elif free.least < wanted:
+        sure = "" if free.least > 0 else f", by the best estimate {gib(free.value)}"
+        words = f"{_down(free.least)} of GPU memory is left beside weights, pools and graphs{sure}"
+        found.add(TIGHT, f"{words}: {gib(wanted)} for activations are {_asked(case)}")
+
+
+def _asked(case: Case) -> str:
+    return "advised" if case.gpu_headroom is None else "demanded"
+
+
+def _down(size: int) -> str:
+    """Rounded down, so that what is short of a demand never looks like it."""
+    return gib(max(0, size) // CENT * CENT)
 
 
 def _of_table(case: Case, device: Device, lacking: int) -> str:

@@ -87,10 +87,37 @@ def graphs(case: Case) -> int | None:
         return None
 
 
+def beside(case: Case, device: Device) -> Figure | None:
+    """Bytes of a GPU beside weights, pools, graphs and all else that is known, for activations;
+    below zero: what lacks. None where the memory before the weights is not known."""
+    found = slack(case, device)
+    if found is None:
+        return None
+    taken = (graphs(case) or 0) + _over(device)
+    left = found.left
+    return Figure(
+        left.value - taken,
+        None if left.least is None else left.least - taken,
+        None if left.most is None else left.most - taken,
+        left.basis,
+        left.source,
+    )
+
+
+def _over(device: Device) -> int:
+    """Bytes by which pools go beyond what was left for them."""
+    if device.rest is None:
+        return 0
+    pools = sum(pool.bytes.value for pool in device.pools if not pool.name.startswith("draft"))
+    return max(0, pools - max(0, device.rest.value))
+
+
 def demanded(case: Case) -> int:
     """Bytes of a GPU that must be left beside all that is known. Where the engine chooses the
     fraction by itself, it allows for activations as it knows them, and only a start that leaves
     next to nothing is doubted."""
+    if case.gpu_headroom is not None:
+        return case.gpu_headroom
     return ACTIVATIONS if case.flags.get("mem-fraction-static") is not None else GiB
 
 

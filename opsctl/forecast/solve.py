@@ -1,15 +1,17 @@
 """`--fit KEY`: the largest value that fits, by evaluating a Case with one flag changed.
 
-A value fits where its whole band does: what is left is above the headroom even if every estimate
-turns out badly, and the engine's own test of memory passes in whatever order its ranks come. It
-is rounded down to what a person would write.
+A value fits where the forecast of it says so (forecast/fit.py): its whole band does. What is left
+is above the headroom even if every estimate turns out badly, and the engine's own test of memory
+passes in whatever order its ranks come. There is no second judgement here, or `--set` of the answer
+would be called otherwise. It is rounded down to what a person would write.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
+from typing import Any
 
 from opsctl.errors import Refused
 from opsctl.forecast.device.settings import parsed
@@ -17,11 +19,10 @@ from opsctl.forecast.evaluate import Result, evaluate
 from opsctl.forecast.fit import FITS, NOT, TIGHT, UNKNOWN, empty
 from opsctl.forecast.host.versions import BY_RANKS
 from opsctl.forecast.search import largest
-from opsctl.forecast.slack import ACTIVATIONS, Slack, demanded, graphs, slack
-from opsctl.forecast.values import Case, Figure, NoForecast, NoStart
-from opsctl.onhost.expect import GiB, count, gib
+from opsctl.forecast.slack import Slack, demanded, graphs, slack
+from opsctl.forecast.values import Case, NoForecast, NoStart
+from opsctl.onhost.expect import count, gib
 
-CENT = GiB // 100
 _WORST = (FITS, TIGHT, NOT)
 TIER = "enable-hierarchical-cache"
 RATIO, SIZE, FRACTION, CONTEXT = (
@@ -41,6 +42,7 @@ class Knob:
     unit: str
     times: int = 1
     parts: int = 1
+    probes: tuple[int, int] = (1, 2)
 
     def value(self, n: int) -> float | int:
         return n * self.times / self.parts if self.parts > 1 else n * self.times
@@ -49,9 +51,9 @@ class Knob:
 KNOBS = {
     knob.flag: knob
     for knob in (
-        Knob(RATIO, 9_999, "", parts=10),  # a description takes less than 1000
+        Knob(RATIO, 9_999, "", parts=10, probes=(20, 30)),  # a description takes less than 1000
         Knob(SIZE, 10_000, "GB a rank"),
-        Knob(FRACTION, 999, "", parts=1000),
+        Knob(FRACTION, 999, "", parts=1000, probes=(880, 870)),
         Knob(CONTEXT, 1 << 14, "tokens", times=1024),  # pages divide 1024
     )
 }
@@ -59,8 +61,9 @@ KNOBS = {
 
 @dataclass(frozen=True, slots=True)
 class Solved:
-    """`value` None: no value fits. `limits`: what the next larger value would break. `possible`:
-    the largest that may still start, with less certainty or headroom; None where it is `value`."""
+    """`value` None: no value fits. `sets`: all that has to be set for it, KEY=VALUE. `limits`: what
+    the next larger value would break. `possible`: the largest that may still start, with less
+    certainty or headroom; None where it is `value`."""
 
     key: str
     value: float | int | None
@@ -70,6 +73,7 @@ class Solved:
     possible: float | int | None
     headroom: int
     gpu_headroom: int
+    sets: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
 
 
@@ -86,86 +90,122 @@ def knob(key: str) -> Knob:
     )
 
 
-def solve(case: Case, key: str, headroom: int, gpu_headroom: int) -> Solved:
-    """`headroom`: bytes of RAM that must be left; `gpu_headroom`: bytes of a GPU that must be left
-    beside weights, pools and what else is known. Raises Refused for an unknown key, NoForecast
-    where no value can be judged."""
+def turned(key: str, flags: Mapping[str, Any]) -> tuple[str, ...]:
+    """What has to be set beside the key itself for its value to count: KEY=VALUE. A size goes
+    before a ratio, and both count only with the tier switched on."""
+    if key not in (RATIO, SIZE):
+        return ()
+    tier = () if flags.get(TIER) else (f"{TIER}=true",)
+    other = SIZE if key == RATIO else RATIO
+    return (*tier, f"{other}=null") if flags.get(other) is not None else tier
+
+
+def probe(key: str, flags: Mapping[str, Any]) -> str:
+    """A value that is not the described one, KEY=VALUE: what is known under another value is not
+    all that is known of the described one."""
+    dial = KNOBS[key]
+    there = flags.get(key)
+    return f"{key}={next(v for v in map(dial.value, dial.probes) if v != there):.10g}"
+
+
+def solve(
+    case: Case,
+    key: str,
+    headroom: int,
+    gpu_headroom: int | None = None,
+    other: Case | None = None,
+) -> Solved:
+    """`case`: as described; `other`: with another value of the key, whose figures hold for all
+    values but the described one (None: as described, without the tokens that a start has logged).
+    `headroom`: bytes of RAM that must be left; `gpu_headroom`: bytes of a GPU that must be left
+    beside weights, pools and what else is known, None: as every forecast is judged. Raises Refused
+    for an unknown key, NoForecast where no value can be judged."""
     dial = knob(key)
-    trial = _Trial(replace(case, min_available=headroom), dial, gpu_headroom)
+    trial = _Trial(case, other, dial, headroom, gpu_headroom)
     trial.demand()
     # Weights that fill a card leave a fraction a range of a few thousandths.
     each = dial.flag == FRACTION
-    best = largest(lambda n: trial.judge(n)[0] == FITS, 1, trial.most, each=each)
+    best = largest(trial.fits, 1, trial.most, each=each)
+    there = trial.described  # where more is known of that one, it may stand alone above the others
+    if there is not None and there > (best or 0) and trial.fits(there):
+        best = there
     loose = largest(lambda n: trial.judge(n)[0] != NOT, best or 1, trial.most, each=each)
     result = None if best is None else trial.result(best)
+    value = None if best is None else dial.value(best)
     return Solved(
         dial.flag,
-        None if best is None else dial.value(best),
+        value,
         dial.unit,
         result,
         trial.limits(best, loose),
         None if loose in (None, best) else dial.value(loose or 0),
         headroom,
-        gpu_headroom,
-        trial.notes(result),
+        demanded(trial.at(best or 1)),
+        () if value is None else (*turned(key, case.flags), f"{dial.flag}={value:.10g}"),
+        trial.notes(best, result),
     )
-
-
-def _room(tokens: Figure | None) -> str:
-    if tokens is None:
-        return "an unknown number of fits in a GPU"
-    if tokens.least == tokens.value:
-        return f"{count(tokens.value)} fit in a GPU"
-    return f"{count(tokens.least or 0)} are sure to fit in a GPU"
-
-
-def _down(size: int) -> str:
-    """Rounded down, so that what is short of a demand never looks like it."""
-    return gib(max(0, size) // CENT * CENT)
 
 
 class _Trial:
     """One knob of one case, turned."""
 
-    def __init__(self, case: Case, dial: Knob, gpu_headroom: int) -> None:
-        self.case, self.dial, self.gpu_headroom = case, dial, gpu_headroom
+    def __init__(
+        self, case: Case, other: Case | None, dial: Knob, headroom: int, gpu_headroom: int | None
+    ) -> None:
+        if other is None:
+            other = replace(case, measured=replace(case.measured, tokens=None))
+            if dial.flag in (RATIO, SIZE):  # the tier stands behind the GPU's pools
+                other = case
+        self.case, self.other = (
+            replace(one, min_available=headroom, gpu_headroom=gpu_headroom) for one in (case, other)
+        )
+        self.dial = dial
         self.most, self.edge = dial.most, (f"more than {dial.value(dial.most)} is not looked at",)
         self.graphs = graphs(case)
         if dial.flag == CONTEXT and case.shape.context:
             self.most = case.shape.context // dial.times
             self.edge = (f"the model itself allows {count(case.shape.context)} tokens",)
+        there = case.flags.get(dial.flag)
+        self.described = None
+        if there is not None and not turned(dial.flag, case.flags):
+            n = round(there * dial.parts / dial.times)
+            self.described = n if 0 < n <= self.most and dial.value(n) == there else None
 
     def at(self, n: int) -> Case:
-        flags = {**self.case.flags, self.dial.flag: self.dial.value(n)}
-        measured = self.case.measured
+        if n == self.described:
+            return self.case
+        flags = {**self.other.flags, self.dial.flag: self.dial.value(n)}
         if self.dial.flag in (RATIO, SIZE):
             flags[TIER] = True
             flags.pop(SIZE if self.dial.flag == RATIO else RATIO, None)
-        if self.dial.flag == FRACTION:
-            measured = replace(measured, tokens=None)  # they were counted with another fraction
-        return replace(self.case, flags=flags, measured=measured)
+        return replace(self.other, flags=flags)
 
     def result(self, n: int) -> Result:
         return evaluate(self.at(n))
 
+    def fits(self, n: int) -> bool:
+        return self.judge(n)[0] == FITS
+
     def judge(self, n: int) -> tuple[str, tuple[str, ...]]:
-        """The verdict on a value, and why it is not better."""
+        """The verdict on a value, of what it changes; and why it is not better."""
         try:
-            case = self.at(n)
-            result = evaluate(case)
+            result = self.result(n)
         except NoForecast as reason:
             return NOT, (str(reason),)
-        if self.dial.flag in (RATIO, SIZE):
-            return (NOT if result.fit.gpu == NOT else result.fit.ram), result.fit.reasons
-        if result.fit.gpu == NOT:
-            return NOT, result.fit.reasons
-        verdict, reasons = self._gpu(case, result)
-        if self.dial.flag == CONTEXT:  # no context changes what the pools in RAM take
-            return verdict, reasons
-        host = FITS if result.fit.ram == UNKNOWN else result.fit.ram
-        if host == FITS:  # RAM that nobody told of limits nothing
-            return verdict, reasons
-        return max(verdict, host, key=_WORST.index), (*reasons, *result.fit.reasons)
+        fit, flag = result.fit, self.dial.flag
+        if fit.gpu == NOT:
+            return NOT, fit.reasons
+        if flag in (RATIO, SIZE):
+            return fit.ram, fit.reasons
+        if flag == CONTEXT:  # no context changes what the pools in RAM take
+            return (NOT if self._beyond(result, n) else fit.gpu), fit.reasons
+        ram = FITS if fit.ram == UNKNOWN else fit.ram  # RAM that nobody told of limits nothing
+        return max(fit.gpu, ram, key=_WORST.index), fit.reasons
+
+    def _beyond(self, result: Result, n: int) -> bool:
+        """Whether by the best estimate no request can be as long."""
+        tokens = [device.tokens for device in result.devices]
+        return any(one is None or one.value < self.dial.value(n) for one in tokens)
 
     def limits(self, best: int | None, loose: int | None) -> tuple[str, ...]:
         """What stands against the next larger value; where none fits, against the one that comes
@@ -193,31 +233,10 @@ class _Trial:
             return True
         return any(one.refused for pools in result.pools for one in pools or ())
 
-    def _gpu(self, case: Case, result: Result) -> tuple[str, tuple[str, ...]]:
-        for device in result.devices:
-            if self.dial.flag == CONTEXT:
-                tokens, wanted = device.tokens, int(case.flags[CONTEXT])
-                if tokens is None or (tokens.least or 0) < wanted:
-                    return NOT, (f"{count(wanted)} tokens of one request: {_room(tokens)}",)
-            left = slack(case, device)
-            if left is None:
-                continue
-            free = (left.left.least or 0) - (self.graphs or 0)
-            wanted = self.gpu_headroom
-            if wanted == ACTIVATIONS:  # nobody asked for another: as every forecast is judged
-                wanted = demanded(case)
-            if free < wanted:
-                words = (
-                    f"{_down(free)} of a GPU would be left beside weights, pools and graphs, "
-                    f"{gib(wanted)} demanded"
-                )
-                return (TIGHT if free > 0 else NOT), (words,)
-        return FITS, ()
-
     def demand(self) -> None:
         """Raises NoForecast if what every value would be judged by is not known."""
         try:
-            device = evaluate(self.case).device
+            device = evaluate(self.other).device
         except NoStart:
             if self.dial.flag == FRACTION:
                 return  # which is why somebody asks
@@ -229,37 +248,43 @@ class _Trial:
             )
         if self.dial.flag in (RATIO, SIZE) and self.case.memory is None:
             raise NoForecast("the host's RAM is not known: give --ram-total and --ram-available")
-        if self.dial.flag == FRACTION and slack(self.case, device) is None:
+        if self.dial.flag == FRACTION and slack(self.other, device) is None:
             raise NoForecast(
                 "the GPU memory before the weights is not known: give --gpu-free-before and "
                 "--gpu-free-after, or the --journal of an earlier start"
             )
 
-    def notes(self, best: Result | None) -> tuple[str, ...]:
+    def notes(self, best: int | None, result: Result | None) -> tuple[str, ...]:
         """What a reader of the value must know."""
-        if self.dial.flag == CONTEXT and best is not None and best.fit.ram == NOT:
-            reasons = "; ".join(best.fit.reasons)
-            return (
-                f"judged by the GPU alone: no context length changes what RAM takes: {reasons}",
-            )
-        if self.dial.flag in (RATIO, SIZE):
-            tight = best is not None and best.fit.gpu == TIGHT
-            gpu = ("judged by RAM alone: the GPU is tight with any tier",) if tight else ()
-            if parsed(self.case.version) < BY_RANKS:
-                return gpu
-            return (
-                *gpu,
+        if best is None or result is None:
+            return ()
+        return (*self._beside(result), *self._of_key(best, result))
+
+    def _beside(self, result: Result) -> Iterator[str]:
+        """Why the forecast as a whole is no better: what no value of this key changes."""
+        fit, flag = result.fit, self.dial.flag
+        why = "; ".join(fit.reasons)
+        if flag == CONTEXT and fit.ram in (TIGHT, NOT):
+            yield f"judged by the GPU alone: no context length changes what RAM takes: {why}"
+        if flag in (RATIO, SIZE) and fit.gpu == TIGHT:
+            yield f"judged by RAM alone: the GPU is tight with any tier: {why}"
+
+    def _of_key(self, best: int, result: Result) -> Iterator[str]:
+        if self.dial.flag not in (RATIO, SIZE):
+            case = self.at(best)
+            left = slack(case, result.device)
+            yield from () if left is None else self._margins(left, demanded(case))
+        elif parsed(self.case.version) >= BY_RANKS:
+            yield (
                 f"{self.case.version} tests each rank's pool against its share of what the other "
                 "ranks have left: the value passes in every order of ranks; a larger one may start "
-                "today and fail tomorrow",
+                "today and fail tomorrow"
             )
-        left = slack(self.case, best.device) if best is not None else None
-        return () if left is None else tuple(self._margins(left))
 
-    def _margins(self, left: Slack) -> Iterator[str]:
+    def _margins(self, left: Slack, wanted: int) -> Iterator[str]:
         yield (
-            f"{gib(self.gpu_headroom)} of a GPU are kept for activations: SGLang's guide to tuning "
-            "advises 5 to 8 GB"
+            f"{gib(wanted)} of a GPU are kept for activations: SGLang's guide to tuning advises 5 "
+            "to 8 GB"
         )
         unknown = list(left.unknown)
         if self.graphs is None:

@@ -17,20 +17,20 @@ from opsctl.forecast.fit import NOT, UNKNOWN
 from opsctl.forecast.outlook import Outlook, outlook
 from opsctl.forecast.presumed import presumed
 from opsctl.forecast.question import Question
-from opsctl.forecast.slack import ACTIVATIONS
-from opsctl.forecast.solve import FRACTION, Solved, knob, solve
+from opsctl.forecast.solve import FRACTION, Solved, knob, probe, solve, turned
 from opsctl.forecast.values import NoForecast, NoRoom, NoStart, Room
 from opsctl.spec.kinds import FEW, Size
 
 
 @dataclass(frozen=True, slots=True)
 class Wish:
-    """`fit`: a key, or "". `headroom` None: memory.min_available. `variants` None: no comparison,
+    """`fit`: a key, or "". `headroom` None: memory.min_available; `gpu_headroom` None: as
+    every forecast is judged. `variants` None: no comparison,
     else more of them than the usual ones."""
 
     fit: str = ""
     headroom: int | None = None
-    gpu_headroom: int = ACTIVATIONS
+    gpu_headroom: int | None = None
     variants: tuple[str, ...] | None = None
     explain: bool = False
 
@@ -79,7 +79,7 @@ def wish(
     KEY=VALUE, and for a headroom that nothing is fitted to."""
     key = knob(fit).flag if fit is not None else ""
     least = None if headroom is None else _size("--headroom", headroom)
-    least_gpu = ACTIVATIONS if gpu_headroom is None else _size("--gpu-headroom", gpu_headroom)
+    least_gpu = None if gpu_headroom is None else _size("--gpu-headroom", gpu_headroom)
     if not key and variants is None and (headroom, gpu_headroom) != (None, None):
         option = "--headroom" if headroom is not None else "--gpu-headroom"
         raise Refused(
@@ -120,9 +120,10 @@ def tell(question: Question, wish: Wish, host: str = "") -> Told:
         return outlook(question, sets)
 
     def fit(sets: Sequence[str], key: str) -> Solved:
-        case = question.case(sets)
-        headroom = case.min_available if wish.headroom is None else wish.headroom
-        return solve(case, key, headroom, wish.gpu_headroom)
+        found = solved_of(question, key, sets, wish.headroom, wish.gpu_headroom)
+        if found.value is not None:
+            ask((*sets, *found.sets))  # the engine may refuse it for another reason
+        return found
 
     manifest = question.asked().manifest
     who = (host, question.name, str(manifest["engine"]["version"]), tuple(manifest["ranks"]))
@@ -141,8 +142,6 @@ def tell(question: Question, wish: Wish, host: str = "") -> Told:
     if wish.fit:
         try:
             solved = fit((), wish.fit)
-            if said is None and not cramped and solved.value is not None:
-                ask([f"{wish.fit}={solved.value}"])  # the engine may still refuse the rest
         except NoForecast as reason:
             solved, unsolved = None, str(reason)
     compared: tuple[Variant, ...] = ()
@@ -163,6 +162,20 @@ def tell(question: Question, wish: Wish, host: str = "") -> Told:
         advisories=advisories,
         notes=notes,
     )
+
+
+def solved_of(
+    question: Question,
+    key: str,
+    sets: Sequence[str] = (),
+    headroom: int | None = None,
+    gpu_headroom: int | None = None,
+) -> Solved:
+    """The largest value of a key, under `sets`; see Wish for the headrooms."""
+    case = question.case(sets)
+    other = (*sets, *turned(key, case.flags), probe(key, case.flags))
+    least = case.min_available if headroom is None else headroom
+    return solve(case, key, least, gpu_headroom, question.case(other))
 
 
 def _beside(

@@ -317,3 +317,4 @@ class Case:
     draft_weights: Figure | None
     min_available: int
     beginning: Beginning = Beginning()
+    gpu_headroom: int | None = None  # bytes of a GPU that must be left; None: slack.demanded

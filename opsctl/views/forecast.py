@@ -263,6 +263,8 @@ def solution(found: Solved) -> Iterator[str]:
         yield f"no {found.key} fits"
     else:
         yield f"largest that fits: {found.key} {number(found.value)} {found.unit}".rstrip()
+        if len(found.sets) > 1:
+            yield f"  it counts with all of {options(found.sets)}"
         fit = found.result.fit if found.result else None
         if fit is not None and fit.available_after is not None:
             yield f"  {left(fit.available_after, ' of RAM')}; {gib(found.headroom)} demanded"
@@ -321,8 +323,10 @@ def remarks(variants: Sequence[Variant]) -> Iterator[tuple[str, str]]:
 
 
 def _variant(one: Variant) -> str:
-    """Its name and what to type for it; what only goes with the tier goes without saying."""
+    """Its name and what to type for it."""
     named = one.name != " ".join(one.sets)
-    written = [part for part in one.sets if not part.startswith("hicache-") or part[-4:] != "null"]
-    options = " ".join(f"--set {part}" for part in written)
-    return ": ".join(part for part in (one.name if named else "", options) if part)
+    return ": ".join(part for part in (one.name if named else "", options(one.sets)) if part)
+
+
+def options(sets: Sequence[str]) -> str:
+    return " ".join(f"--set {part}" for part in sets)

@@ -12,6 +12,7 @@ from opsctl.forecast.device.free import Free
 from opsctl.forecast.device.settings import Settings
 from opsctl.forecast.shape import multimodal
 from opsctl.forecast.values import COMPUTED, ESTIMATED, Case, Figure
+from opsctl.onhost.learned import DRIFT
 
 GiB = 1 << 30
 _RESERVED_FOR_IMAGES = (0, 5, 18)
@@ -31,7 +32,8 @@ class Rest:
 
 def rest(case: Case, set_: Settings, found: Free, fraction: float) -> Rest:
     """The band follows from what the figures are known by: two log lines by themselves err by
-    themselves; an estimate of the free memory moves both sides."""
+    themselves; an estimate of the free memory moves both sides. Lines are of one start, and the
+    next one finds what it found give or take learned.DRIFT: as tokens that a start has logged."""
     share = 1 - fraction
     before, after, weights = found.before, found.after, found.weights
     images, doubt = images_reserve(case, set_)
@@ -56,8 +58,15 @@ def rest(case: Case, set_: Settings, found: Free, fraction: float) -> Rest:
         most = (high * fraction - (weights.least or 0)) / GiB
         basis = ESTIMATED if ESTIMATED in (before.basis, weights.basis) else COMPUTED
         source = f"{before.source}; {weights.source}"
-    kept = images / GiB
-    return Rest(value - kept, least - kept - doubt / GiB, most - kept, basis, source, kept_back)
+    kept, drift = images / GiB, 0.0 if basis == ESTIMATED else DRIFT / GiB
+    return Rest(
+        value - kept,
+        least - kept - doubt / GiB - drift,
+        most - kept + drift,
+        basis,
+        source,
+        kept_back,
+    )
 
 
 def images_reserve(case: Case, set_: Settings) -> tuple[int, int]:

@@ -101,14 +101,14 @@ def test_no_line_is_wider_than_the_page(asked, columns, most):
     done = asked.run(*args, env={"COLUMNS": columns})
     lines = done.stdout.splitlines()
     assert most - 25 < max(map(len, lines)) <= most
-    assert "17,373 to 17,421" in done.stdout and "1 − 0.835" in done.stdout
+    assert "17,117 to 17,677" in done.stdout and "1 − 0.835" in done.stdout
 
 
 def test_a_long_cell_goes_on_below_itself(asked):
     done = asked.run(*CARD, *FREE, *RAM, env={"COLUMNS": "80"})
     lines = done.stdout.splitlines()
     at = next(n for n, line in enumerate(lines) if "KV cache" in line)
-    column = lines[at].index("17,373")
+    column = lines[at].index("17,117")
     assert lines[at + 1][:column].strip() == "" and lines[at + 1][column] != " "
 
 
@@ -207,3 +207,34 @@ def test_a_file_that_is_no_text_and_a_folder_are_mistakes_of_the_caller(asked):
     asked.path.mkdir()
     done = asked.run()
     assert done.exit_code == 2 and "cannot read" in done.stderr
+
+
+# -- what has to be set ---------------------------------------------------------------------------
+
+
+def test_a_largest_ratio_says_all_that_has_to_be_set(asked):
+    asked.write({"tp-size": 1, "hicache-size": 20})
+    done = asked.run(*CARD, *FREE, *RAM, "--fit", "hicache-ratio")
+    told = "--set enable-hierarchical-cache=true --set hicache-size=null --set hicache-ratio="
+    assert f"it counts with all of {told}" in said(done)
+    done = asked.run(*CARD, *FREE, *RAM, "--fit", "hicache-ratio", "-o", "json")
+    fit = json.loads(done.stdout)["fit"]
+    assert fit["set"] == [
+        "enable-hierarchical-cache=true", "hicache-size=null", f"hicache-ratio={fit['value']:g}"
+    ]  # fmt: skip
+
+
+def test_a_comparison_prints_what_its_json_has(asked):
+    """A size that stays would go before the ratio."""
+    asked.write({"tp-size": 1, "enable-hierarchical-cache": True, "hicache-size": 20})
+    variants = json.loads(asked.run(*CARD, *FREE, *RAM, "--compare", "-o", "json").stdout)
+    text = said(asked.run(*CARD, *FREE, *RAM, "--compare"))
+    for one in variants["compare"]:
+        assert " ".join(f"--set {part}" for part in one["set"]) in text
+    tier = next(one for one in variants["compare"] if one["name"] == "host tier")
+    assert "hicache-size=null" in tier["set"]
+
+
+def test_nothing_is_set_that_is_not_described(asked):
+    done = asked.run(*CARD, *FREE, *RAM, "--compare")
+    assert "=null" not in done.stdout

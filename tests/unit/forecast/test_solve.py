@@ -14,10 +14,13 @@ from opsctl.forecast.outlook import outlook
 from opsctl.forecast.question import Given, Question, described, offline
 from opsctl.forecast.slack import ACTIVATIONS
 from opsctl.forecast.solve import KNOBS, Solved, solve
+from opsctl.forecast.told import solved_of
 from opsctl.forecast.values import Case, NoStart
 from opsctl.onhost.expect import GiB
 
 CONFIGS = Path(__file__).parent / "configs"
+LINES = (Path(__file__).parent / "dimensions/sizes.jsonl").read_text().splitlines()
+SIZES = {one["model"]: one["config"] for one in map(json.loads, LINES)}
 QWEN = {
     "model": {"path": "/srv/models/X"},
     "engine": {"version": "0.5.9"},
@@ -34,6 +37,7 @@ KIMI = {
     },
 }
 H100 = {"gpu_name": "NVIDIA H100 80GB HBM3", "gpu_total": 79.65, "gpu_free_before": 78.5}
+KIMI_0_5_9 = {**KIMI, "engine": {"version": "0.5.9"}}
 PRO = {
     "gpu_name": "NVIDIA RTX PRO 6000 Blackwell Server Edition",
     "gpu_total": 95.59,
@@ -42,9 +46,13 @@ PRO = {
 }
 
 
+def held(config: str) -> dict:
+    return json.loads((CONFIGS / f"{config}.json").read_text())["config"]
+
+
 def question(entry: dict, config: str, sets: tuple[str, ...] = (), **given: object) -> Question:
     said = Given(**{"ram_total": 256.0, "ram_available": 250.0, **given})
-    text = json.dumps(json.loads((CONFIGS / f"{config}.json").read_text())["config"])
+    text = json.dumps(SIZES.get(config) or held(config))
     model = {"path": "/srv/models/X", "exists": True, "texts": {"config.json": text}, "files": []}
     return Question("one", entry, offline(said, model, None), said.calibration(), sets)
 
@@ -100,7 +108,7 @@ def test_where_none_fits_the_nearest_tells_why():
     """4 GiB: the least fraction that starts leaves less for activations than is demanded."""
     found = solved(qwen(4), "mem-fraction-static")
     assert found.value is None
-    assert any("5.00 GiB demanded" in why for why in found.limits)
+    assert any("5.00 GiB for activations are demanded" in why for why in found.limits)
     assert all(why.startswith("at mem-fraction-static 0.") for why in found.limits)
     assert not any("weights leave no" in why for why in found.limits)
 
@@ -112,7 +120,7 @@ def test_what_is_short_of_a_demand_never_looks_like_it():
         case = asked.case()
         found = solve(case, "mem-fraction-static", case.min_available, headroom)
         words = next(why for why in found.limits if "demanded" in why)
-        left, demanded = words.split(" GiB of")[0], words.split("graphs, ")[1].split(" GiB")[0]
+        left, demanded = words.split(" GiB of")[0], words.split("graphs: ")[1].split(" GiB")[0]
         assert float(left) < float(demanded), words
 
 
@@ -150,3 +158,67 @@ def test_a_tier_is_judged_by_ram_and_says_that_the_gpu_is_tight():
     found = solved(question(entry, "Qwen3-32B", **given), "hicache-ratio")
     assert found.value is not None and found.result.fit.gpu == "tight"
     assert any("the GPU is tight" in note for note in found.notes)
+
+
+# -- what has to be set, and that there is one judgement ------------------------------------------
+
+TIER, RATIO, SIZE = "enable-hierarchical-cache", "hicache-ratio", "hicache-size"
+
+
+@pytest.mark.parametrize(
+    ("flags", "key", "beside"),
+    [
+        ({}, RATIO, (f"{TIER}=true",)),
+        ({TIER: True}, RATIO, ()),
+        ({TIER: True, RATIO: 2.0}, RATIO, ()),
+        ({TIER: True, SIZE: 40}, RATIO, (f"{SIZE}=null",)),
+        ({TIER: True, RATIO: 2.0}, SIZE, (f"{RATIO}=null",)),
+        ({SIZE: 40}, SIZE, (f"{TIER}=true",)),
+        ({SIZE: 40}, "mem-fraction-static", ()),
+    ],
+)
+def test_all_that_has_to_be_set_is_said(flags, key, beside):
+    entry = {**KIMI, "flags": {"tp-size": 8, "mem-fraction-static": 0.88, **flags}}
+    asked = question(entry, "Kimi-K2.5", gpus=8, ram_total=900.0, ram_available=890.0, **PRO)
+    found = solved(asked, key)
+    assert found.value is not None
+    assert found.sets == (*beside, f"{key}={found.value:.10g}")
+
+
+@pytest.mark.parametrize("fraction", [n / 1000 for n in range(975, 992)])
+def test_gpu_memory_left_has_one_truth(fraction):
+    """An 8B model on one H100: what of the GPU lacks is not called tight, nor the other way."""
+    asked = question(QWEN, "meta-llama/Meta-Llama-3.1-8B", gpus=1, gpu_name="H100")
+    found = solved(asked, "mem-fraction-static")
+    assert found.possible is not None
+    fit = outlook(asked, (f"mem-fraction-static={fraction}",)).result.fit
+    assert fit.gpu == ("tight" if fraction <= found.possible else "does not fit")
+    if fit.gpu != "tight":
+        assert "of GPU memory lacks beside weights, pools and graphs" in fit.reasons[0]
+
+
+def test_a_context_is_held_against_what_the_next_start_may_find():
+    """A start logged 159,277 tokens; the next may have 64 MiB less of a GPU, whichever of its
+    figures is known: 955 tokens."""
+    entry = {**KIMI_0_5_9, "flags": {"tp-size": 8, "mem-fraction-static": 0.88}}
+    for known in ({}, {"gpu_tokens": 159277}):
+        asked = question(entry, "Kimi-K2.5", gpus=8, **PRO, **known)
+        found = solved_of(asked, "context-length")
+        assert found.value == 157696  # 154 × 1,024; 155 are 158,720
+        assert outlook(asked, found.sets).result.fit.gpu == FITS
+        more = outlook(asked, ("context-length=158720",)).result.fit
+        assert more.gpu == "tight" and "158,720 tokens of one request" in more.reasons[0]
+
+
+def test_a_context_that_is_described_is_judged_as_it_was_seen():
+    """158,250 of 159,277 logged tokens: known of the described value alone."""
+    flags = {"tp-size": 8, "mem-fraction-static": 0.88, "context-length": 154 * 1024 + 512}
+    asked = question({**KIMI_0_5_9, "flags": flags}, "Kimi-K2.5", gpus=8, **PRO, gpu_tokens=159277)
+    assert outlook(asked).result.fit.gpu == FITS
+
+
+def test_a_headroom_of_the_gpu_is_demanded_of_a_start_that_was_seen_too():
+    entry = {**KIMI, "flags": {"tp-size": 8, "mem-fraction-static": 0.88}}
+    asked = question(entry, "Kimi-K2.5", gpus=8, **PRO, gpu_tokens=159277)
+    found = solved_of(asked, "context-length", gpu_headroom=30 * GiB)
+    assert found.value is None and "30.00 GiB for activations are demanded" in found.limits[0]

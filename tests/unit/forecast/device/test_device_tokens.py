@@ -15,7 +15,11 @@ REFERENCE = mla(architecture="KimiK25ForConditionalGeneration", multimodal=True)
 def test_the_reference_deployment_from_its_rounded_log_lines() -> None:
     (found,) = device(case(REFERENCE, tp_size=8))
     assert found.tokens is not None and found.reserve is not None and found.rest is not None
-    assert (found.tokens.value, found.tokens.least, found.tokens.most) == (159276, 159191, 159362)
+    assert (found.tokens.value, found.tokens.least, found.tokens.most) == (
+        159276,
+        159191 - 955,  # 64 MiB: what the next start may find otherwise
+        159362 + 955,
+    )
     assert (found.cell, found.charged, found.page, found.fraction) == (70272, 70272, 1, 0.88)
     assert round(found.reserve.value / GiB, 3) == 11.286
     assert round(found.rest.value / GiB, 3) == 10.424
@@ -33,10 +37,14 @@ def test_the_reference_deployment_as_its_earlier_start_logged() -> None:
     assert round(159277 * 70272 / GiB, 2) == 10.42
 
 
-def test_exact_bytes_leave_no_band() -> None:
+def test_exact_bytes_of_one_start_drift_as_its_tokens_do() -> None:
+    """Of two starts with the same settings free memory differs as the tokens do."""
     (found,) = device(case(gqa(32, 8, 128), exact=True, before=78.5, after=63.48))
-    assert found.tokens is not None
-    assert found.tokens.least == found.tokens.value == found.tokens.most
+    assert found.tokens is not None and found.tokens.least is not None
+    (logged,) = device(case(gqa(32, 8, 128), tokens=found.tokens.value))
+    assert logged.tokens is not None and logged.tokens.least is not None
+    assert found.tokens.most == logged.tokens.most
+    assert found.tokens.least == pytest.approx(logged.tokens.least, abs=1)
 
 
 @pytest.mark.parametrize(
@@ -110,9 +118,9 @@ def test_an_error_before_the_weights_moves_both_figures() -> None:
     asked = case(gqa(32, 8, 128), after=None, weights=weights)
     (found,) = device(asked)
     assert found.rest is not None and found.rest.least is not None and found.rest.most is not None
-    half = 0.005 * GiB
-    assert found.rest.most - found.rest.value == pytest.approx(0.88 * half, rel=0.01)
-    assert found.rest.value - found.rest.least == pytest.approx(0.88 * half, rel=0.01)
+    half, drift = 0.005 * GiB, 64 << 20
+    assert found.rest.most - found.rest.value == pytest.approx(0.88 * half + drift, rel=0.01)
+    assert found.rest.value - found.rest.least == pytest.approx(0.88 * half + drift, rel=0.01)
 
 
 def test_draft_weights_count_from_0_5_14_on() -> None:
@@ -143,7 +151,7 @@ def test_images_are_kept_back_from_0_5_18_on() -> None:
     assert found["0.5.17"] - found["0.5.18"] == pytest.approx(100 << 20, abs=2)
     (doubted,) = device(case(shape, "0.5.18", exact=True))
     assert doubted.rest is not None and doubted.rest.least is not None
-    assert doubted.rest.value - doubted.rest.least == pytest.approx(1 << 30, abs=2)
+    assert doubted.rest.value - doubted.rest.least == pytest.approx((1 << 30) + (64 << 20), abs=2)
 
 
 @pytest.mark.parametrize(
