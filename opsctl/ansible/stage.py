@@ -6,6 +6,7 @@ description itself, and secrets travel through the connection's stdin.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from opsctl.ansible.action import Action
@@ -29,10 +30,15 @@ class ActionModule(Action):
             raise Refused("service_override is blank: it takes a reason in words")
         by = {"run": new_run(), "owner": whoami(), "reason": REASON}
         staged = stage(self.host, services, check=self.check, override=override, by=by)
-        # With --check the roles before this one have changed nothing either: what they would have
-        # put right is told, and is no reason to fail.
-        refuse(staged, problems=not self.check)
+        refuse(staged, problems=not self.check or prepared(self.task_vars))
         return result(staged)
+
+
+def prepared(task_vars: Mapping[str, Any]) -> bool:
+    """Whether no role has anything to do on the host. With --check roles change nothing: what they
+    would put right is told, and is no reason to fail; all else is one."""
+    surveyed = task_vars.get("opsctl_surveyed") or {}
+    return "roles" in surveyed and not surveyed["roles"]
 
 
 def result(staged: list[Staged]) -> dict[str, Any]:

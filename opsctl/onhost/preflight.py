@@ -9,9 +9,10 @@ import stat
 import tempfile
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Dict, List, Mapping, Optional, Sequence
+from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
 from opsctl.onhost import files, hostfacts, occupied, zero
+from opsctl.onhost.doctor.fault import mends
 from opsctl.onhost.store import ZERO, Refused, Store
 from opsctl.onhost.systemd import Systemd
 
@@ -34,9 +35,10 @@ class Outside:
             folder = folder.parent
         disk = os.statvfs(str(folder))
         if disk.f_flag & os.ST_RDONLY:
-            return [f"the disk of {folder} is read-only"]
+            return [_problem(f"the disk of {folder} is read-only", "disk-readonly")]
         if disk.f_bavail * disk.f_frsize < LEAST_FREE:
-            return [f"less than {LEAST_FREE >> 20} MiB are free on the disk of {folder}"]
+            text = f"less than {LEAST_FREE >> 20} MiB are free on the disk of {folder}"
+            return [_problem(text, "disk-full", path=folder)]
         return []
 
     def exists(self, path: str) -> bool:
@@ -58,7 +60,8 @@ class Outside:
         other = str(manifest.get("takes_over") or "") if but else ""  # is stopped as well
         taken = self.port_holder(manifest.get("address") or {}, but, other, *after)
         if taken:
-            found.append(f"port {manifest['address']['port']} is held by {taken}")
+            port = manifest["address"]["port"]
+            found.append(_problem(f"port {port} is held by {taken}", "port-taken", port=port))
         if shutil.which("nvidia-smi"):
             owners = {
                 pid: state.name
@@ -137,13 +140,15 @@ def _owner(inode: str, proc: Path = Path("/proc")) -> str:
 
 def check(store: Store, systemd: Systemd, outside: Outside, digest: str) -> None:
     """Raises Refused with everything that is wrong with a release on this host."""
-    problems = _files(store, digest)
+    if wrong := problems(store, systemd, outside, digest):
+        raise Refused(f"release {digest[:12]}: " + "; ".join(wrong), "; ".join(mends(wrong)))
+
+
+def problems(store: Store, systemd: Systemd, outside: Outside, digest: str) -> List[str]:
+    """What would keep a release that is on this host from starting."""
     manifest: Dict[str, Any] = store.manifest(digest) or {}
-    problems += surroundings(store, systemd, outside, manifest)
-    if not problems:
-        problems += systemd.verify(store.release(digest) / store.unit)
-    if problems:
-        raise Refused(f"release {digest[:12]}: " + "; ".join(problems))
+    found = _files(store, digest) + surroundings(store, systemd, outside, manifest)
+    return found or systemd.verify(store.release(digest) / store.unit)
 
 
 def foretold(
@@ -176,8 +181,11 @@ def surroundings(
 ) -> List[str]:
     """What on the host would keep a release from starting; asked when it is staged, and again
     before the old release is touched."""
-    problems = []
-    for folder in (store.places.var, store.places.etc, store.places.units):
+    problems: List[str] = []
+    written = [store.places.var, store.places.etc, store.places.units]
+    # The unit's CacheDirectory=: where it cannot be made, the unit does not start.
+    written += [store.places.cache] if manifest and manifest.get("digest") != ZERO else []
+    for folder in written:
         problems += outside.unwritable(folder)
     if manifest.get("digest") == ZERO:
         return problems + zero.missing(store, outside.exists, outside.user_exists)
@@ -185,10 +193,11 @@ def surroundings(
         return problems
     user = manifest.get("user") or ""
     if user and not outside.user_exists(user):
-        problems.append(f"there is no user {user}")  # systemd-analyze does not notice it
-    for path in _wanted_paths(manifest):
+        # systemd-analyze does not notice it
+        problems.append(_problem(f"there is no user {user}", "user-missing"))
+    for path, fault in _wanted_paths(manifest):
         if not outside.exists(path):
-            problems.append(f"{path} is not there")
+            problems.append(_problem(f"{path} is not there", fault, path=path))
     return problems + outside.in_the_way(systemd, manifest, but=store.unit, after=after)
 
 
@@ -211,8 +220,16 @@ def _files(store: Store, digest: str) -> List[str]:
     return problems
 
 
-def _wanted_paths(manifest: Mapping[str, Any]) -> List[str]:
+def _wanted_paths(manifest: Mapping[str, Any]) -> List[Tuple[str, str]]:
+    """With what doctor calls it when one is absent."""
     model: Mapping[str, Any] = manifest.get("model") or {}
     engine: Mapping[str, Any] = manifest.get("engine") or {}
-    found = [model.get("path"), model.get("draft_path"), engine.get("root")]
-    return [path for path in found if path]
+    found = [(model.get(key), "model-missing") for key in ("path", "draft_path")]
+    found.append((engine.get("root"), "engine-missing"))
+    return [(path, fault) for path, fault in found if path]
+
+
+def _problem(text: str, fault: str, **fill: object) -> str:
+    from opsctl.onhost.doctor import examine  # it asks this module too
+
+    return examine.problem(text, fault, **fill)

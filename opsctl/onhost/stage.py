@@ -15,6 +15,7 @@ from pathlib import PurePosixPath
 from typing import Any, Dict, List, Mapping, Optional, Tuple
 
 from opsctl.onhost import bundle, files, locks, preflight, records
+from opsctl.onhost.doctor.fault import mends
 from opsctl.onhost.preflight import Outside
 from opsctl.onhost.store import ZERO, Places, Refused, Store, replace_folder
 from opsctl.onhost.systemd import Systemd
@@ -46,10 +47,12 @@ File = Tuple[int, bytes]
 def stage(
     places: Places, systemd: Systemd, document: Mapping[str, Any], check: bool = False
 ) -> Dict[str, Any]:
-    """Answers {"changed", "diff", "digest", "restart", "problems"}; `check` changes nothing.
+    """Answers {"changed", "diff", "digest", "restart", "problems", "hints"}; `check` changes
+    nothing.
 
     `restart`: whether the unit that stands in place is of another release. `problems`: what on
-    this host would keep the release from starting, if a deployment would start it. The document's
+    this host would keep the release from starting, if a deployment would start it; `hints`: the
+    commands that put it right, where one is known. The document's
     `after` names the services that are deployed before this one, its `by` (run, owner, reason)
     whose staging it is, where no lock is held. Raises Refused.
     """
@@ -67,12 +70,14 @@ def stage(
     starts = not serves or systemd.show(store.unit).active != "active"
     if plan != "same" and not check and not starts:  # a start has a line of its own
         _audit(store, digest, wanted, document.get("by"))
+    problems = _problems(store, systemd, document, wanted) if starts else []
     return {
         "changed": changed,
-        "diff": _diff(store, digest, standing, wanted[store.unit][1]),
+        "diff": diff(store, digest, standing, wanted[store.unit][1]),
         "digest": digest,
         "restart": restart,
-        "problems": _problems(store, systemd, document, wanted) if starts else [],
+        "problems": problems,
+        "hints": mends(problems),
     }
 
 
@@ -230,7 +235,7 @@ def _prune(store: Store, digest: str) -> None:
             shutil.rmtree(left, ignore_errors=True)
 
 
-def _diff(store: Store, digest: str, standing: bytes, wanted: bytes) -> str:
+def diff(store: Store, digest: str, standing: bytes, wanted: bytes) -> str:
     """Between the unit that stands in place and the new one, every secret masked."""
     if standing == wanted:
         return ""

@@ -52,6 +52,10 @@ class Places:
         return self.root / "var/lib/opsctl"
 
     @property
+    def cache(self) -> Path:
+        return self.root / "var/cache/opsctl"
+
+    @property
     def units(self) -> Path:
         return self.root / "etc/systemd/system"
 

@@ -11,7 +11,7 @@ from opsctl.rollout import duration
 from opsctl.rollout.foresight import Detail, detail
 from opsctl.rollout.model import Action, Key, Plan, Wanted
 from opsctl.rollout.plan import draw
-from opsctl.rollout.staging import OVERRIDES, PREPARE_HINT, Staged, unfit_hint
+from opsctl.rollout.staging import OVERRIDES, Staged, mend_hint, unfit_hint
 from opsctl.spec.load import together
 
 # The gravest first: one exit code must name what matters most (as with the results of a run).
@@ -68,7 +68,7 @@ class Planned:
                 text = "; ".join(one.problems)
                 runs_on = one.takeover is not None and not one.takeover.differs
                 what = "cannot be taken over" if runs_on else "would not start"
-                yield key, OpsctlError(f"{what}: {text}", hint=PREPARE_HINT, **where)
+                yield key, OpsctlError(f"{what}: {text}", hint=mend_hint([one]), **where)
 
 
 def planned(

@@ -23,7 +23,6 @@ from opsctl.rollout.model import SAME, Takeover
 from opsctl.rollout.takeover import compare
 from opsctl.spec.models import Service
 
-PREPARE_HINT = "ansible-playbook playbooks/deploy.yml prepares hosts; opsctl doctor examines them"
 OVERRIDES = "--override-forecast REASON"
 OVERRIDES_ROLE = '-e service_override="REASON"'
 
@@ -34,10 +33,10 @@ class Staged:
     `verdict`: "restart: …" or "no restart: …", against what runs there now. `warning`: a forecast
     that was overridden. `state`: what the service was before, as `collect` tells it. `forecast`:
     what the release will take, one thought a line. `problems`: what on the host would keep it from
-    starting. `unfit`: why the forecast forbids to start it; "" if it does not. `found`: the
-    forecast itself, `facts`: what it was made of; `before`: the same of the release that stands
-    there, None where that is not known; `takeover`: how a process of other hands that runs in its
-    place compares with the release."""
+    starting, `hints`: the commands that put it right. `unfit`: why the forecast forbids to start
+    it; "" if it does not. `found`: the forecast itself, `facts`: what it was made of; `before`: the
+    same of the release that stands there, None where that is not known; `takeover`: how a process
+    of other hands that runs in its place compares with the release."""
 
     host: str
     service: str
@@ -55,6 +54,7 @@ class Staged:
     facts: Mapping[str, Any] = field(default_factory=dict, repr=False)
     before: Mapping[str, Any] | None = field(default=None, repr=False)
     takeover: Takeover | None = None
+    hints: tuple[str, ...] = ()
 
 
 def stage(
@@ -95,6 +95,12 @@ def draft(host: Host, services: Mapping[str, Service], *, override: str = "") ->
     return [
         _drafted(host.name, name, services[name], judged[name], before[name]) for name in services
     ]
+
+
+def foretold(host: Host, one: Staged, found: Forecast, facts: Mapping[str, Any]) -> Staged:
+    """With the forecast of a release that is on the host already."""
+    before = _before(host, one.service, facts, one.release)
+    return replace(one, forecast=found.lines, found=found, facts=facts, before=before)
 
 
 def _before(host: Host, name: str, facts: Mapping[str, Any], release: Release) -> Any:
@@ -166,6 +172,7 @@ def sent(one: Staged, answer: Mapping[str, Any]) -> Staged:
         changed=bool(answer.get("changed")),
         diff=str(answer.get("diff") or ""),
         problems=(*one.problems, *told),
+        hints=tuple(str(hint) for hint in answer.get("hints") or ()),
     )
 
 
@@ -210,8 +217,16 @@ def refuse(staged: Iterable[Staged], *, problems: bool = True) -> None:
             f"nothing was touched: {_told([(one, ', '.join(one.problems)) for one in wrong])}",
             host=wrong[0].host,
             step="preflight",
-            hint=PREPARE_HINT,
+            hint=mend_hint(wrong),
         )
+
+
+def mend_hint(found: Sequence[Staged]) -> str:
+    """The commands that doctor names for the problems; doctor itself tells all of it."""
+    hosts = ",".join(dict.fromkeys(one.host for one in found))
+    commands = dict.fromkeys(hint for one in found for hint in one.hints)
+    look = f"opsctl doctor --limit {hosts}"
+    return "; ".join([*commands, f"all of it: {look}" if commands else look])
 
 
 def unfit_hint(one: Staged, override: str) -> str:

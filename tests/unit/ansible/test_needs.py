@@ -12,6 +12,7 @@ import pytest
 from opsctl.ansible.described import needs, tokens
 from opsctl.ansible.engine import asked, local_wheels
 from opsctl.ansible.rollout import Teller, by_host, nobody_left_out, seen, wanted
+from opsctl.ansible.stage import prepared
 from opsctl.ansible.stage import result as staged_result
 from opsctl.ansible.survey import roles
 from opsctl.ansible.verify import result as verified_result
@@ -206,6 +207,16 @@ def staged(**changes: Any) -> Any:
         "takeover": None,
     }
     return SimpleNamespace(**base | changes)
+
+
+@pytest.mark.parametrize(
+    ("surveyed", "right"),
+    [({"roles": []}, True), ({"roles": ["model"]}, False), ({}, False), (None, False)],
+)
+def test_with_check_only_a_host_that_is_prepared_has_to_be_right(
+    surveyed: Any, right: bool
+) -> None:
+    assert prepared({"opsctl_surveyed": surveyed} if surveyed is not None else {}) is right
 
 
 def test_staging_is_changed_only_if_a_service_is() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import os
+import struct
 from pathlib import Path
 from typing import Any
 
@@ -202,9 +203,15 @@ def test_what_a_start_would_be_refused_for_is_told_whenever_one_comes(
     if confirmed:
         store.write_confirmed(A)
     words = "port 30000 is held by PID 7 (nginx)"
-    assert stage(places, systemd, document, True)["problems"] == ([words] if starts else [])
-    with pytest.raises(Refused, match=r"release a{12}: port 30000 is held by PID 7 \(nginx\)$"):
+    told = stage(places, systemd, document, True)
+    assert told["problems"] == ([words] if starts else [])
+    mend = "ss -ltnp 'sport = :30000'; stop what listens there"
+    assert told["hints"] == ([mend] if starts else [])
+    with pytest.raises(
+        Refused, match=r"release a{12}: port 30000 is held by PID 7 \(nginx\)$"
+    ) as refused:
         check(store, systemd, Outside(), A)  # the guard says the same
+    assert refused.value.hint == mend
 
 
 @pytest.mark.usefixtures("busy")
@@ -235,6 +242,47 @@ def test_what_could_not_be_kept_is_told_too(places: Places) -> None:
     masked: Any = Masked(places)
     words = "sglang-kimi.service is masked; systemctl unmask sglang-kimi.service"
     assert stage(places, masked, bundle(), True)["problems"] == [words]
+
+
+@pytest.mark.parametrize(
+    ("model", "user", "words", "hint"),
+    [
+        ("shut", "nobody", "nobody may not read", "chmod -R a+rX {model}, or chown it"),
+        ("gone", "nobody", "is not there", "or copy it to {model}"),
+        ("open", "no-such-user", "there is no user no-such-user", "deploy.yml (role host)"),
+    ],
+)
+@pytest.mark.skipif(os.geteuid() != 0, reason="another user's rights are judged")
+def test_what_doctor_would_type_is_told(
+    places: Places, tmp_path: Path, model: str, user: str, words: str, hint: str
+) -> None:
+    folder = tmp_path / model
+    if model != "gone":
+        folder.mkdir()
+        (folder / "config.json").write_text("{}")
+        (folder / "model.safetensors").write_bytes(struct.pack("<Q", 2) + b"{}")
+        folder.chmod(0o700 if model == "shut" else 0o755)
+    manifest = {"digest": A, "user": user, "model": {"path": str(folder)}}
+    document = bundle(**{"release.json": (0o644, json.dumps(manifest).encode())})
+    systemd: Any = Systemd(places)
+    told = stage(places, systemd, document, True)
+    assert words in "; ".join(told["problems"])
+    assert hint.format(model=folder) in "; ".join(told["hints"])
+
+
+def test_a_cache_that_cannot_be_made_is_told(
+    places: Places, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is the unit's CacheDirectory=: without it systemd does not start the unit."""
+
+    def unwritable(_: Any, folder: Path) -> list[str]:
+        return [f"{folder} is read-only"] if folder == places.cache else []
+
+    monkeypatch.setattr(Outside, "unwritable", unwritable)
+    release = {"release.json": (0o644, json.dumps({"digest": A}).encode())}
+    systemd: Any = Systemd(places)
+    told = stage(places, systemd, bundle(**release), True)
+    assert told["problems"] == [f"{places.cache} is read-only"]
 
 
 def test_old_releases_go_but_none_that_is_wanted_back(places: Places) -> None:

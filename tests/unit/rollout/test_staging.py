@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -204,9 +205,15 @@ def test_what_would_keep_it_from_starting_is_told_of_all_hosts() -> None:
     host = Machine()
     answer = host.verbs["stage"]
     gone = "/opt/sglang/0.5.9 is not there"
-    host.verbs["stage"] = lambda call: {**answer(call), "problems": [gone]}
+    host.verbs["stage"] = lambda call: {**answer(call), "problems": [gone], "hints": ["mend it"]}
     staged = stage(host, "kimi", service(), check=True)
     assert staged.problems == (gone,)
-    with pytest.raises(OpsctlError, match=r"nothing was touched: kimi on h1: .* is not there"):
+    with pytest.raises(
+        OpsctlError, match=r"nothing was touched: kimi on h1: .* is not there"
+    ) as refused:
         refuse([stage(Machine(), "kimi", service()), staged])
+    assert refused.value.hint == "mend it; all of it: opsctl doctor --limit h1"
+    with pytest.raises(OpsctlError) as bare:
+        refuse([replace(staged, hints=())])
+    assert bare.value.hint == "opsctl doctor --limit h1"
     refuse([stage(Machine(), "kimi", service())])
