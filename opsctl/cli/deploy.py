@@ -9,12 +9,10 @@ import typer
 
 from opsctl.cli import fleet, planfiles
 from opsctl.cli.changing import spanned, watch_limit
-from opsctl.cli.console import explain, talk
 from opsctl.cli.frame import Change, Settings, worded
 from opsctl.cli.plan import CANARY, OVERRIDE
-from opsctl.cli.planning import describe, look_ahead, show_plan, steps_of
+from opsctl.cli.planning import describe, look_ahead, possible, steps_of
 from opsctl.errors import NothingSelected, Refused, StalePlan
-from opsctl.views.plan import drawing
 
 if TYPE_CHECKING:
     from opsctl.rollout.planned import Planned
@@ -95,7 +93,7 @@ def _carry_out(
 ) -> None:
     from opsctl.cli.rolling import carry_out
 
-    _possible(found, settings, change)
+    possible(found, settings, change)
     carry_out(
         reached,
         found.plan,
@@ -106,18 +104,3 @@ def _carry_out(
         total=found.total,
         releases={key: one.release for key, one in found.staged.items()},
     )
-
-
-def _possible(found: Planned, settings: Settings, change: Change) -> None:
-    """Raises what stands in the way, once all of the plan has been shown."""
-    for one in found.staged.values():
-        if one.warning:
-            talk(f"warning: {one.host} {one.service}: {one.warning}")
-    error = found.error()
-    if error is None:
-        return
-    if change.dry_run:
-        show_plan(found, settings)
-    else:
-        explain(drawing(steps_of(found), found.total), settings)
-    raise error

@@ -6,15 +6,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from opsctl.cli.console import data, show
+from opsctl.cli.console import data, explain, show, talk
 from opsctl.cli.fleet import Fleet
-from opsctl.cli.frame import Output, Settings
-from opsctl.views.plan import Step, document, drawing
+from opsctl.cli.frame import Change, Output, Settings
+from opsctl.views.plan import FAILED, Step, document, drawing
 
 if TYPE_CHECKING:
     from opsctl.inventory import Inventory, Selected
     from opsctl.remote.host import Host
     from opsctl.rollout import Staged
+    from opsctl.rollout.model import Action
     from opsctl.rollout.planned import Planned
 
 # Seconds for two reads a service on each host: the model's files may have to be read.
@@ -56,21 +57,9 @@ def drafts(
 
 
 def steps_of(found: Planned) -> list[Step]:
-    """In the order of the rollout; what cannot be planned comes last, with the reason."""
-    steps = [
-        Step(
-            action.host,
-            action.service,
-            "" if action.kind == "none" else action.kind,
-            action.reason,
-            tuple(found.staged[action.key].diff.splitlines()),
-            found.staged[action.key].forecast,
-            found.details[action.key],
-            later=action.later,
-        )
-        for action in found.plan.actions
-    ]
-    return steps + [
+    """In the order of the rollout; what cannot be planned comes last, with the reason. What is only
+    known to be done is told so far."""
+    return [_step(found, action) for action in found.plan.actions] + [
         Step(
             host,
             service,
@@ -81,6 +70,42 @@ def steps_of(found: Planned) -> list[Step]:
         )
         for (host, service), error in found.wrong.items()
     ]
+
+
+def _step(found: Planned, action: Action) -> Step:
+    one, kind = found.staged.get(action.key), "" if action.kind == "none" else action.kind
+    if one is None:
+        return Step(action.host, action.service, kind, action.reason)
+    known = found.details.get(action.key)
+    what, failed, when = action.reason.partition(FAILED)
+    why = "; ".join(known.why) if known is not None else ""
+    if why and why not in what:
+        what = f"{what}: {why}"
+    return Step(
+        action.host,
+        action.service,
+        kind,
+        what + failed + when,
+        tuple(one.diff.splitlines()),
+        one.forecast,
+        known,
+        later=action.later,
+    )
+
+
+def possible(found: Planned, settings: Settings, change: Change) -> None:
+    """Raises what stands in the way, once all of the plan has been shown."""
+    for one in found.staged.values():
+        if one.warning:
+            talk(f"warning: {one.host} {one.service}: {one.warning}")
+    error = found.error()
+    if error is None:
+        return
+    if change.dry_run:
+        show_plan(found, settings)
+    else:
+        explain(drawing(steps_of(found), found.total), settings)
+    raise error
 
 
 def show_plan(found: Planned, settings: Settings) -> list[Step]:

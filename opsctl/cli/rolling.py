@@ -3,32 +3,58 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from opsctl.cli import fleet
+from opsctl.cli import fleet, planning
 from opsctl.cli.changing import agreed, watch_limit
 from opsctl.cli.console import data, show, talk
 from opsctl.cli.frame import Change, Output, Settings
 from opsctl.cli.watching import watching
-from opsctl.errors import Interrupted
+from opsctl.errors import Interrupted, OpsctlError
 from opsctl.views.plan import Step
 
 if TYPE_CHECKING:
     from opsctl.forecast.values import Figure
     from opsctl.release import Release
     from opsctl.rollout import Plan, Results
-    from opsctl.rollout.model import Key, Op
+    from opsctl.rollout.model import Action, Key, Op
+    from opsctl.rollout.planned import Planned
 
 
 def roll(op: Op, services: Sequence[str] | None, settings: Settings, change: Change) -> None:
-    """A run that needs no description: the hosts know their own releases."""
+    """A run that needs no description: the hosts know their own releases, and what comes of them is
+    shown as `plan` shows it."""
     from opsctl import rollout
 
     limit = watch_limit(change)
     chosen = fleet.choose(settings, services)
     with fleet.opened(chosen) as reached:
-        made = rollout.make(op, chosen.by_host, reached.collect())
-        carry_out(reached, made, settings, change, limit)
+        said = reached.collect()
+        made = rollout.make(op, chosen.by_host, said)
+        found = _foreseen(reached, made, said)
+        planning.possible(found, settings, change)
+        steps = planning.steps_of(found)
+        carry_out(reached, made, settings, change, limit, steps=steps, total=found.total)
+
+
+def _foreseen(reached: fleet.Fleet, plan: Plan, said: Mapping[str, Any]) -> Planned:
+    """What comes of it. Where that cannot be told it is done all the same: who rolls back has a
+    reason, and the guard looks again before it touches anything."""
+    from opsctl.rollout import again
+
+    actions: dict[str, list[Action]] = {}
+    for action in plan.actions:
+        if action.restarts and action.kind != "stop":
+            actions.setdefault(action.host, []).append(action)
+    found = reached.each(
+        lambda host: again.foreseen(host, actions[host.name], said[host.name]),
+        among=list(actions),
+        timeout=planning.LONGEST,
+    )
+    for host, told in found.items():
+        if isinstance(told, OpsctlError):
+            talk(f"{host}: what will come of it is not known: {told.message}")
+    return again.planned(plan, found)
 
 
 def carry_out(
@@ -38,18 +64,17 @@ def carry_out(
     change: Change,
     limit: float | None,
     *,
-    steps: Sequence[Step] | None = None,
+    steps: Sequence[Step],
     total: Figure | None = None,
     releases: Mapping[Key, Release] | None = None,
 ) -> None:
     """Show the plan, ask, run it, show the results. Raises what Results.error() holds.
 
-    `steps`: what is shown, where more is known than the plan says; `total`: seconds of all of it.
+    `steps`: what is shown of the plan; `total`: seconds of all of it.
     """
     from opsctl import rollout
 
-    shown = steps_of(plan) if steps is None else steps
-    if not agreed(shown, reached.chosen, settings, change, total=total):
+    if not agreed(steps, reached.chosen, settings, change, total=total):
         return
     with watching(settings) as watcher:
         results = rollout.run(
@@ -78,9 +103,3 @@ def conclude(results: Results, settings: Settings, *, detach: bool = False) -> N
         return
     if error is not None:
         raise error
-
-
-def steps_of(plan: Plan) -> list[Step]:
-    return [
-        Step(a.host, a.service, "" if a.kind == "none" else a.kind, a.reason) for a in plan.actions
-    ]

@@ -49,6 +49,13 @@ def _verify(given: argparse.Namespace) -> Any:
     return verify(Store(given.service), Systemd())
 
 
+def _release(given: argparse.Namespace) -> Any:
+    from opsctl.onhost.kept import kept
+    from opsctl.onhost.preflight import Outside
+
+    return kept(Store(given.service), Systemd(), given.digest, Outside())
+
+
 def _stage(given: argparse.Namespace) -> Any:
     from opsctl.onhost.stage import stage
 
@@ -170,6 +177,7 @@ def parser() -> argparse.ArgumentParser:
     running.add_argument("--container", default="")
     verb("doctor", _doctor)
     verb("verify", _verify, "service")
+    verb("release", _release, "service", "digest")
     verb("stage", _stage).add_argument("--check", action="store_true")
     lock = verb("lock", _lock, "service")
     for name in ("--owner", "--reason", "--run"):

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from opsctl.forecast.values import Figure
     from opsctl.rollout.foresight import Detail
     from opsctl.views.ahead import Line
+FAILED = "; this release failed here"  # the last part of a reason
 
 
 @dataclass(frozen=True)
@@ -119,8 +120,9 @@ def line(step: Step) -> str:
         return f"{who}: cannot be planned: {harmless(step.reason)}"
     what, why = step.action or "no change", harmless(step.reason)
     if reasons := _reasons(step):
-        failed = "".join(why.partition("; this release failed here")[1:])
-        return f"{who}: {why.partition(':')[0]}: {len(reasons)} changes{failed}"
+        failed = "".join(why.partition(FAILED)[1:])
+        head = why[: why.index(reasons[0])].rstrip(": ")
+        return f"{who}: {head}: {len(reasons)} changes{failed}"
     if why.startswith(("restart:", "no restart:", "start:")):
         what = why
     elif why:

@@ -144,6 +144,36 @@ def test_a_fresh_plan_is_carried_out_once(fleet: Fleet, plan: Path) -> None:
     opsctl(fleet, "plan", "--exit-code")
 
 
+def test_a_rollback_tells_what_it_will_do(fleet: Fleet) -> None:
+    before = fleet.invocations()
+    said = json.loads(opsctl(fleet, "rollback", "--dry-run", "-o", "json").stdout)
+    assert [(s["host"], s["action"]) for s in said["steps"]] == [
+        ("h1", "rollback"),
+        ("h2", "rollback"),
+    ]
+    for step in said["steps"]:
+        assert step["why"] == ["hicache-ratio 4.0 → 2.0"]
+        assert "+    --hicache-ratio=2.0 \\" in step["diff"]
+        pools = figures(step)["host pools"]
+        assert (round(pools["now"] / 1e9, 2), round(pools["then"] / 1e9, 2)) == (44.77, 22.39)
+        assert step["verdict"] == "fits" and step["duration"]["seconds"] > 0
+    same = json.loads(opsctl(fleet, "restart", "--dry-run", "-o", "json").stdout)["steps"]
+    assert [(s["diff"], s["why"], s["verdict"]) for s in same] == [([], [], "fits")] * 2
+    assert fleet.invocations() == before
+
+
+def test_a_plan_that_was_rolled_back_is_not_carried_out_again(fleet: Fleet, tmp_path: Path) -> None:
+    path = tmp_path / "again.json"
+    fleet.describe(**{"hicache-ratio": 2.0})
+    opsctl(fleet, "plan", "--limit", "h1", "--out", str(path))
+    opsctl(fleet, "deploy", str(path), "--yes")
+    opsctl(fleet, "rollback", "--limit", "h1", "--yes")
+    done = opsctl(fleet, "deploy", str(path), "--yes", ends=3)
+    assert "on h1 kimi has been through rollback of " in done.stderr
+    assert "next: opsctl plan --limit h1 --out " in done.stderr
+    fleet.describe(**{"hicache-ratio": 4.0})
+
+
 def test_memory_in_three_columns(fleet: Fleet) -> None:
     said = json.loads(opsctl(fleet, "memory", "-o", "json").stdout)
     assert said["ok"] and [h["host"] for h in said["hosts"]] == ["h1", "h2"]

@@ -51,6 +51,18 @@ def collected(host, **parts):
     return answer
 
 
+def kept(call, diff="", problems=(), **parts):
+    """The host's answer about any of its releases: the reference deployment's, changed."""
+    manifest = {**REFERENCE["services"][0]["manifest"], "digest": call.args[1], **parts}
+    return {
+        "digest": call.args[1],
+        "manifest": manifest,
+        "diff": diff,
+        "problems": problems,
+        "hints": [],
+    }
+
+
 @dataclass
 class Cli:
     hosts: dict[str, FakeHost]
@@ -100,7 +112,8 @@ def cli(monkeypatch, tmp_path):
     path = tmp_path / "hosts.yml"
     path.write_text("all:\n")
     hosts = {
-        name: FakeHost(name, {"collect": collected(name), "facts": {}}) for name in ("h1", "h2")
+        name: FakeHost(name, {"collect": collected(name), "facts": {}, "release": kept})
+        for name in ("h1", "h2")
     }
     raw = {"hosts": {name: described(name) for name in hosts}, "sources": []}
     made = Cli(hosts, raw, path)

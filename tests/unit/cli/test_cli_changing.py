@@ -46,6 +46,9 @@ def verbs(cli, name):
     return [call.verb for call in cli.hosts[name].calls]
 
 
+LOOKED = ["collect", "release", "facts"]
+
+
 def test_off_a_terminal_a_fleet_is_not_changed_unasked(cli):
     guarded(cli)
     done = cli("restart", "kimi")
@@ -53,7 +56,7 @@ def test_off_a_terminal_a_fleet_is_not_changed_unasked(cli):
     assert "h1 kimi: restart: asked for" in done.stderr
     assert "this changes h1, h2, and there is no terminal to ask on" in done.stderr
     assert "--yes" in done.stderr
-    assert verbs(cli, "h1") == verbs(cli, "h2") == ["collect"]
+    assert verbs(cli, "h1") == verbs(cli, "h2") == LOOKED
 
 
 def test_hosts_that_are_all_named_were_meant(cli):
@@ -70,7 +73,7 @@ def test_restart_one_host_after_the_other(cli):
     guarded(cli)
     done = cli("restart", "--yes", "--reason", "new driver")
     assert done.exit_code == 0, done.output
-    assert verbs(cli, "h1") == ["collect", "lock", "launch", "follow", "unlock"]
+    assert verbs(cli, "h1") == [*LOOKED, "lock", "launch", "follow", "unlock"]
     assert verbs(cli, "h2") == verbs(cli, "h1")
     lock = cli.hosts["h1"].said("lock")[0].args
     assert lock[0] == "kimi"
@@ -100,7 +103,7 @@ def test_what_failed_ends_the_run_and_says_why(cli, outcome, code):
     guarded(cli, outcome, cause="ranks: TP3 missing", checks=[GATE], log=["RuntimeError: x"])
     done = cli("restart", "--yes")
     assert done.exit_code == code
-    assert verbs(cli, "h2") == ["collect"], "the second host is not touched"
+    assert verbs(cli, "h2") == LOOKED, "the second host is not touched"
     assert "error: kimi on h1:" in done.stderr
     assert "ranks: TP3 missing" in done.stderr
     assert "  │ RuntimeError: x" in done.stderr
@@ -114,11 +117,14 @@ def test_a_dry_run_changes_nothing(cli):
     guarded(cli)
     done = cli("restart", "--dry-run")
     assert done.exit_code == 0
-    assert done.stdout == "h1 kimi: restart: asked for\nh2 kimi: restart: asked for\n"
+    assert [line for line in done.stdout.splitlines() if line[0] == "h"] == [
+        "h1 kimi: restart: asked for",
+        "h2 kimi: restart: asked for",
+    ]
     assert cli("restart", "--dry-run", "--exit-code").exit_code == 3
     document = json.loads(cli("restart", "--dry-run", "-o", "json").stdout)
     assert document["changes"] == 2
-    assert verbs(cli, "h1") == ["collect"] * 3
+    assert verbs(cli, "h1") == LOOKED * 3
 
 
 def test_nothing_to_do_is_no_question_and_no_error(cli):
