@@ -101,7 +101,8 @@ def validate(settings: Settings) -> None:
         write(f"{of} right on {hosts}\n")
 
 
-@app.command("explain")
+# A flag is typed as it is read: with its dashes.
+@app.command("explain", context_settings={"ignore_unknown_options": True})
 @framed
 def explain(
     flag: Annotated[

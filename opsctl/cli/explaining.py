@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from opsctl.errors import NothingSelected
+from opsctl.errors import NothingSelected, Refused
 
 if TYPE_CHECKING:
     from opsctl.cli.frame import Settings
@@ -18,12 +18,15 @@ def asked(
 ) -> list[tuple[Answer, list[Use]]]:
     """One answer, or one for each version that the named services run.
 
-    Raises SpecError: no such flag, or none in the version; and what reading the inventory raises.
+    Raises Refused: an option that there is not; SpecError: no such flag, or none in the version; and
+    what reading the inventory raises.
     """
     from opsctl.engine import catalogue
     from opsctl.engine.explain import nearest
     from opsctl.engine.explain.answer import answer
 
+    if odd := [word for word in services if word.startswith("-")]:
+        raise Refused(f"there is no option {odd[0]}", hint="opsctl config explain -h")
     if version:
         catalogue(version)  # a version that is not known, before a name that it cannot judge
     uses = list(_uses(nearest(flag), services, settings)) if services else []

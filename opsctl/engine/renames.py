@@ -1,7 +1,7 @@
 """What became of a flag: where a version has it under another name, or says what to use instead.
 
-The source of both is the engine itself: one option with several names, and what its deprecated
-options point to.
+The source of both is the engine itself: one option with several names, what its deprecated options
+point to, and the few that one release took away and replaced without a word.
 """
 
 from __future__ import annotations
@@ -9,6 +9,18 @@ from __future__ import annotations
 import re
 
 from opsctl.engine import store
+
+# Gone in the release in which the other came, and the same value does the same.
+_REPLACED = {
+    "max-micro-batch-size": "pp-max-micro-batch-size",
+    "oltp-traces-endpoint": "otlp-traces-endpoint",
+    "nsa-decode": "nsa-decode-backend",
+    "nsa-prefill": "nsa-prefill-backend",
+    "kt-amx-method": "kt-method",
+    "kt-amx-weight-path": "kt-weight-path",
+    "enable-deepep-waterfill": "enable-waterfill",
+    "optimistic-prefill-retries": "optimistic-prefill-attempts",
+}
 
 
 def having(name: str) -> list[str]:
@@ -33,7 +45,8 @@ def successor(name: str, version: str, _before: tuple[str, ...] = ()) -> str | N
                 return _written(here.get(flag, flag), value, version)
             if further := successor(flag, version, (*_before, pointed)):
                 return further
-    return None
+    other = _REPLACED.get(name, "")
+    return here.get(other) or (successor(other, version) if other else None)
 
 
 def _written(flag: str, value: str, version: str) -> str:

@@ -62,6 +62,10 @@ def _rows(known: Answer, uses: Sequence[Use]) -> Iterator[tuple[str, str]]:
         yield "deprecated", f"use {flag.deprecated}" if flag.deprecated else "yes"
     yield "description", known.written
     yield "releases", known.versions
+    if known.now is not None:
+        newest, instead = known.now
+        has = f"has {instead} in its place" if instead else "has nothing in its place"
+        yield "now", f"SGLang {newest} does not have it, and {has}"
     yield from _labelled("changes", _changes(known.spans))
     if known.text:
         yield "GPU memory", known.text.gpu or "none worth a word"

@@ -16,12 +16,14 @@ from opsctl.engine.explain.history import Span, history
 from opsctl.engine.explain.texts import Text, text
 from opsctl.engine.flag import Flag
 from opsctl.engine.order import said
+from opsctl.engine.renames import successor
 
 
 @dataclass(frozen=True)
 class Answer:
     """`version`: the release that `flag`, `rules` and `advisories` are of; the newest that has the
-    flag, if none was asked for. `versions`: those that have it, in words."""
+    flag, if none was asked for. `versions`: those that have it, in words. `now`: where the newest
+    release does not have it, that release, and what is in its place there, "" for nothing."""
 
     name: str
     version: str
@@ -31,6 +33,7 @@ class Answer:
     spans: tuple[Span, ...]
     rules: tuple[rules.Rule, ...]
     advisories: tuple[Entry, ...]
+    now: tuple[str, str] | None = None
 
     @property
     def written(self) -> str:
@@ -51,6 +54,7 @@ class Answer:
             "text": known.text if known else None,
             "memory": {"gpu": known.gpu, "host": known.host} if known else None,
             "versions": self.versions,
+            "gone": {"version": self.now[0], "instead": self.now[1]} if self.now else None,
             "history": [_span(span) for span in self.spans],
             "rules": [
                 {"id": r.id, "kind": r.kind, "versions": r.versions, "when": r.when, "why": r.why,
@@ -66,7 +70,7 @@ class Answer:
 def answer(name: str, version: str = "") -> Answer:
     """`name`: canonical. `version`: one that has the flag. Raises SpecError: no catalogue of it."""
     have = [one for one in store.where() if name in store.table(one)]
-    chosen = version or have[-1]
+    chosen, newest = version or have[-1], list(store.where())[-1]
     return Answer(
         name,
         chosen,
@@ -76,6 +80,7 @@ def answer(name: str, version: str = "") -> Answer:
         tuple(history(name)),
         rules.about(name, chosen),
         tuple(entry for entry in _advisories(name) if _of(entry, chosen)),
+        None if newest in have else (newest, successor(name, newest) or ""),
     )
 
 

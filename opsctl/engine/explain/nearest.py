@@ -7,6 +7,7 @@ from difflib import get_close_matches
 from opsctl.engine import store
 from opsctl.engine.names import explain
 from opsctl.engine.order import said
+from opsctl.engine.renames import successor
 from opsctl.errors import Problem, SpecError
 
 
@@ -21,8 +22,21 @@ def nearest(name: str, version: str = "") -> str:
     if bare.startswith("no-") and not there:
         return nearest(bare.removeprefix("no-"), version)
     newest = version or known[-1]
-    problem = explain(bare, newest, store.names(newest), (), said(there, known), len(there))
+    if there:
+        raise SpecError([_gone(bare, newest, said(there, known), there)])
+    problem = explain(bare, newest, store.names(newest), (), "", 0)
     raise SpecError([_with_more(problem, bare, newest)])
+
+
+def _gone(name: str, version: str, elsewhere: str, there: list[str]) -> Problem:
+    do = "do" if len(there) > 1 else "does"
+    now = successor(name, version)
+    instead = f"{now} is in its place" if now else "nothing that the engine names is in its place"
+    return Problem(
+        f"SGLang {version} does not have this flag; {elsewhere} {do}",
+        key=name,
+        hint=f"{instead}; as it was: opsctl config explain {name} --version {there[-1]}",
+    )
 
 
 def _with_more(problem: Problem, name: str, version: str) -> Problem:

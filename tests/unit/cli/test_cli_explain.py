@@ -34,6 +34,24 @@ def test_explain_says_plainly_what_is_not_explained(cli):
     assert "no explanation of ours yet" in done.stdout and "SGLang 0.5.9, text" in done.stdout
 
 
+def test_a_flag_is_typed_with_its_dashes_too(cli):
+    done = cli("config", "explain", "--tp-size", "kimi", "--version", "0.5.9", "-o", "json")
+    assert done.exit_code == 0, done.output
+    [found] = json.loads(done.stdout)["flags"]
+    assert found["flag"] == "tp-size" and found["services"]
+
+
+@pytest.mark.parametrize(
+    ("flag", "said", "instead"),
+    [("enable-ep-moe", "has ep-size in its place", "ep-size"),
+     ("torchao-config", "has nothing in its place", "")],
+)  # fmt: skip
+def test_a_flag_that_is_gone_names_its_successor(cli, flag, said, instead):
+    assert f"SGLang 0.5.23 does not have it, and {said}" in cli("config", "explain", flag).stdout
+    [found] = json.loads(cli("config", "explain", flag, "-o", "json").stdout)["flags"]
+    assert found["gone"] == {"version": "0.5.23", "instead": instead}
+
+
 def test_explain_a_flag_of_services(cli):
     flags(cli, "h1", **TIER)
     done = cli("config", "explain", "hicache-io-backend", "kimi")
@@ -60,6 +78,10 @@ def test_explain_keeps_secrets(cli):
     [
         (("hicahe-ratio",), "hicache-ratio"),
         (("cuda-graph-bs", "--version", "0.5.23"), "0.5.2 to 0.5.19"),
+        (("cuda-graph-bs", "--version", "0.5.23"), "cuda-graph-bs-decode is in its place"),
+        (("enable-ep-moe", "--version", "0.5.23"), "ep-size is in its place"),
+        (("torchao-config", "--version", "0.5.23"), "nothing that the engine names"),
+        (("tp-size", "--versoin", "0.5.9"), "there is no option --versoin"),
         (("tp-size", "--version", "0.4.0"), "opsctl catalog add 0.4.0"),
     ],
 )

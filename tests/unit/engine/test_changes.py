@@ -160,6 +160,9 @@ SUCCESSORS = [
     ("enable-piecewise-cuda-graph", "0.5.14", "enforce-piecewise-cuda-graph"),
     ("enable-hicache", "0.5.9", "enable-hierarchical-cache"),
     ("torchao-config", "0.5.23", None),
+    ("enable-deepep-waterfill", "0.5.23", "enable-waterfill"),
+    ("nsa-decode", "0.5.9", "nsa-decode-backend"),
+    ("nsa-decode", "0.5.23", "dsa-decode-backend"),
     ("no-such-flag", "0.5.23", None),
 ]
 
