@@ -157,7 +157,7 @@ def _noted(found: Measured, owner: Measured, held: Known, facts: Mapping[str, An
     before, total = owner.free_before, held.total
     if before is None or total is None or found.free_before != before:
         return found
-    if before >= _SAME_CARD * (total - _used(facts)):
+    if before >= _SAME_CARD * (total - in_use(facts)):
         return found
     note = (
         f"{gib(before)} free before the weights are little for cards of {gib(total)}: the figures "
@@ -176,7 +176,7 @@ def _of_these_cards(
 ) -> Measured:
     """A journal names no card: what was free before the weights tells whether it is of these. What
     loading took holds on any."""
-    total, used = hostside.hardware(manifest, facts).total, _used(facts)
+    total, used = hostside.hardware(manifest, facts).total, in_use(facts)
     before = seen.free_before
     if total is None or before is None or _SAME_CARD * (total - used) <= before <= total:
         return seen
@@ -191,7 +191,7 @@ def _of_these_cards(
     return replace(kept, notes=(*seen.notes, note))
 
 
-def _used(facts: Mapping[str, Any]) -> int:
+def in_use(facts: Mapping[str, Any]) -> int:
     """Most that is in use of a card now, by whomever."""
     return max((int(card.get("memory_used") or 0) for card in facts.get("gpus") or ()), default=0)
 

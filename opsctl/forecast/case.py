@@ -8,7 +8,7 @@ from typing import Any
 
 from opsctl.errors import Refused
 from opsctl.forecast import carried, credible, hostside
-from opsctl.forecast.calibration import UNTYPED, Typed, measured
+from opsctl.forecast.calibration import UNTYPED, Typed, in_use, measured
 from opsctl.forecast.device import device
 from opsctl.forecast.dimensions import eagle, imagined
 from opsctl.forecast.shape import draft_geometry, geometry
@@ -39,7 +39,7 @@ def case(
     loads, why = _weights(facts, "model", shape, flags, version, vendor)
     drafts = _draft_weights(facts, shape, draft, flags, version, vendor)
     first = drafts if version_key(version) >= carried.DRAFT_FIRST else None
-    held = credible.known(flags, loads, first, asked.size, hardware)
+    held = credible.known(flags, loads, first, asked.size, hardware, in_use(facts))
     whole = Case(
         version=version,
         flags=flags,

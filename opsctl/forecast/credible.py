@@ -14,6 +14,7 @@ from typing import Any
 
 from opsctl.forecast import carried
 from opsctl.forecast.device import device
+from opsctl.forecast.device.free import most_taken, shared_with_host
 from opsctl.forecast.device.hardware import USUAL_DOUBT, usual_memory
 from opsctl.forecast.figures import least
 from opsctl.forecast.sharding import split
@@ -38,10 +39,12 @@ _OTHERWISE = ("quantization", "torchao-config", "cpu-offload-gb", "offload-group
 @dataclass(frozen=True, slots=True)
 class Known:
     """`weights`: what loading should take of a rank, a draft's too where it is loaded before the
-    pools. `total`: memory of a card at most, bytes. None: not known."""
+    pools. `total`: memory of a card at most, `free`: of that at least free before the weights;
+    bytes. None: not known."""
 
     weights: Figure | None = None
     total: int | None = None
+    free: int | None = None
 
 
 NOTHING = Known()
@@ -53,17 +56,19 @@ def known(
     draft: Figure | None,
     size: int | None,
     hardware: Hardware,
+    used: int = 0,
 ) -> Known:
-    """`draft`: of a draft that is loaded before the pools are sized; `size`: model.size."""
-    total = card(hardware)
+    """`draft`: of a draft that is loaded before the pools are sized; `size`: model.size; `used`:
+    bytes of a card that are in use now, by whomever."""
+    total, free = card(hardware), _free(hardware, used)
     if flags.get("json-model-override-args") or str(flags.get("dtype")) in ("float", "float32"):
-        return Known(None, total)
+        return Known(None, total, free)
     figure = weights
     if figure is None and size is not None and not any(flags.get(name) for name in _OTHERWISE):
         figure = by_size(flags, size)
     if figure is not None and draft is not None:
         figure = replace(figure, most=(figure.most or 0) + (draft.most or draft.value))
-    return Known(figure, total)
+    return Known(figure, total, free)
 
 
 def by_size(flags: Mapping[str, Any], size: int) -> Figure | None:
@@ -84,6 +89,16 @@ def card(hardware: Hardware) -> int | None:
         return None
     usual = usual_memory(hardware.cards[0], hardware.vendor)
     return None if usual is None else int(usual * (1 + USUAL_DOUBT))
+
+
+def _free(hardware: Hardware, used: int) -> int | None:
+    """What a start here should find free of a card at least, whatever driver and NCCL take."""
+    total, taken = card(hardware), most_taken(hardware.vendor)
+    if total is None or taken is None or shared_with_host(hardware):
+        return None
+    if hardware.total is None:
+        total = int(total * (1 - USUAL_DOUBT) / (1 + USUAL_DOUBT))
+    return total - used - taken
 
 
 def contradiction(seen: Measured, held: Known) -> str:
@@ -110,6 +125,13 @@ def contradiction(seen: Measured, held: Known) -> str:
         return (
             f"{gib(after)} free after the weights, and weights of at least {gib(figure.least)} a "
             f"rank, are more than the {gib(held.total)} of a card"
+        )
+    if took is None and after is not None and held.free is not None and held.free - after > high:
+        return (
+            f"{gib(after)} free after the weights mean that at least {gib(held.free - after)} of a "
+            f"card were taken, and weights of {gib(figure.least)} to {gib(figure.most)} a rank "
+            f"follow from {figure.source}; where something else is on the cards, what is free "
+            "before the weights tells it"
         )
     return ""
 

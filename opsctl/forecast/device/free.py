@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from opsctl.forecast.device.draft import COUNTED, drafted
 from opsctl.forecast.device.settings import Settings
-from opsctl.forecast.values import ESTIMATED, MEASURED, Case, Figure
+from opsctl.forecast.values import ESTIMATED, MEASURED, Case, Figure, Hardware
 from opsctl.onhost.expect import GiB
 
 # A log line in GiB has two decimals.
@@ -55,7 +55,18 @@ _CONTEXT = {
     "nvidia": ((0.6, 1.1, 1.8), (0.8, 2.0, 3.8)),
     "amd": ((0.8, 2.0, 4.5), (1.5, 4.2, 6.5)),
 }
-_SHARED_WITH_HOST = ("gb10", "thor", "mi300a")
+_SHARED = ("gb10", "thor", "mi300a")
+
+
+def most_taken(vendor: str) -> int | None:
+    """Bytes; None where nobody has looked."""
+    shares = _CONTEXT.get(vendor)
+    return None if shares is None else int(max(share[2] for share in shares) * GiB)
+
+
+def shared_with_host(hardware: Hardware) -> bool:
+    """Whether the card's memory is the host's."""
+    return any(name in card.lower() for card in hardware.cards for name in _SHARED)
 
 
 def _before(case: Case, set_: Settings) -> Figure | str:
@@ -64,8 +75,7 @@ def _before(case: Case, set_: Settings) -> Figure | str:
         return _read(seen.free_before, seen.exact, seen.source, HALF_CENT)
     hardware = case.hardware
     shares = _CONTEXT.get(hardware.vendor)
-    shared = any(name in card.lower() for card in hardware.cards for name in _SHARED_WITH_HOST)
-    if hardware.total is None or shares is None or shared:
+    if hardware.total is None or shares is None or shared_with_host(hardware):
         return "the memory that is free before the weights is not known: no earlier start"
     least, value, most = shares[0 if set_.tp * set_.pp == 1 else 1]
     total = hardware.total

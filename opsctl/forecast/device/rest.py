@@ -49,8 +49,10 @@ def rest(case: Case, set_: Settings, found: Free, fraction: float) -> Rest:
         value = after.value / GiB - before.value / GiB * share
         least = (after.least or 0) / GiB - high / GiB * share
         most = (after.most or after.value) / GiB - low / GiB * share
-        basis = COMPUTED if after.basis != ESTIMATED else ESTIMATED
+        basis = ESTIMATED if ESTIMATED in (before.basis, after.basis) else COMPUTED
         source = "GPU memory free before and after the weights"
+        if before.basis == ESTIMATED:
+            source = f"{before.source}; GPU memory free after the weights"
     else:
         assert weights is not None
         value = (before.value - weights.value) / GiB - before.value / GiB * share
@@ -58,7 +60,7 @@ def rest(case: Case, set_: Settings, found: Free, fraction: float) -> Rest:
         most = (high * fraction - (weights.least or 0)) / GiB
         basis = ESTIMATED if ESTIMATED in (before.basis, weights.basis) else COMPUTED
         source = f"{before.source}; {weights.source}"
-    kept, drift = images / GiB, 0.0 if basis == ESTIMATED else DRIFT / GiB
+    kept, drift = images / GiB, DRIFT / GiB if after is not None or basis != ESTIMATED else 0.0
     return Rest(
         value - kept,
         least - kept - doubt / GiB - drift,

@@ -128,12 +128,40 @@ def test_more_memory_after_the_weights_than_before() -> None:
         ({"gpu_tokens": 9_000_000}, "--gpu-tokens: 9,000,000 tokens are 1098.63 GiB"),
         ({"gpu_free_before": 78.0, "gpu_free_after": 70.0}, "--gpu-free-after.*took 8.00 GiB"),
         ({"gpu_free_after": 70.0}, "--gpu-free-after: 70.00 GiB free after"),
+        ({"gpu_free_after": 20.0}, "--gpu-free-after: 20.00 GiB free after.*of a card were taken"),
         ({"gpu_free_before": 90.0, "gpu_total": None}, "--gpu-free-before: they are of other"),
     ],
 )
 def test_what_was_typed_is_refused_by_name(given: dict[str, Any], words: str) -> None:
     with pytest.raises(Refused, match=words):
         asked(QWEN, {"tp-size": 2}, **{"gpus": 2, **H100, **given})
+
+
+@pytest.mark.parametrize("total", [79.65, None])
+@pytest.mark.parametrize("after", [40.0, 43.0, 47.5])
+def test_free_memory_after_the_weights_alone_makes_an_estimate(
+    after: float, total: float | None
+) -> None:
+    """31 to 34 GiB of weights, and 0.8 to 3.8 GiB of driver and NCCL: nobody read what was free
+    before them."""
+    given = {**H100, "gpu_total": total, "gpu_free_after": after}
+    found = asked(QWEN, {"tp-size": 2}, gpus=2, **given)
+    assert found.outlook is not None and found.outlook.result.device.tokens is not None
+    assert found.outlook.result.device.tokens.basis == "estimated"
+    assert "the card's memory less" in found.outlook.result.device.tokens.source
+
+
+def test_a_written_figure_that_takes_too_much_is_not_used() -> None:
+    found = asked(QWEN, {"tp-size": 2}, {"gpu_free_after": "20GiB"}, gpus=2, **H100)
+    assert "(memory.calibration) were not used: 20.00 GiB free after the weights" in notes(found)
+
+
+def test_something_else_on_the_cards_is_told_by_what_is_free_before() -> None:
+    given = {**H100, "gpu_free_before": 53.0, "gpu_free_after": 20.0}
+    found = asked(QWEN, {"tp-size": 2}, gpus=2, **given)
+    assert found.outlook is not None
+    assert found.outlook.result.device.tokens is not None
+    assert found.outlook.result.device.tokens.basis == "computed"
 
 
 def test_tokens_that_no_card_holds() -> None:
