@@ -18,8 +18,8 @@ def asked(
 ) -> list[tuple[Answer, list[Use]]]:
     """One answer, or one for each version that the named services run.
 
-    Raises Refused: an option that there is not; SpecError: no such flag, or none in the version; and
-    what reading the inventory raises.
+    Raises Refused: an option that there is not; SpecError: no such flag, or none in the version;
+    and what reading the inventory raises.
     """
     from opsctl.engine import catalogue
     from opsctl.engine.explain import nearest
