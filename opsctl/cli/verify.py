@@ -74,7 +74,7 @@ def _advised(host: Host, service: dict[str, Any]) -> dict[str, Any]:
     from opsctl.rollout.staging import facts_of
 
     manifest = service.get("manifest")
-    if not manifest:
+    if not manifest or "engine" not in manifest:  # of release 0 only the unit is known
         return {}
     try:
         return {"advisories": advice(manifest, facts_of(host, service["service"], manifest))}
@@ -84,7 +84,7 @@ def _advised(host: Host, service: dict[str, Any]) -> dict[str, Any]:
 
 def _ours(service: dict[str, Any]) -> list[dict[str, Any]]:
     """A unit of other hands must not pass because most gates have nothing to compare it with."""
-    if service.get("manifest") or service["state"] == "absent":
+    if "engine" in (service.get("manifest") or {}) or service["state"] == "absent":
         return []
     if (service.get("release") or {}).get("edited"):
         return []  # the gate `drift` says so, and fails

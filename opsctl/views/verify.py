@@ -49,18 +49,32 @@ def _known(service: Mapping[str, Any]) -> Iterator[tuple[str, list[Line]]]:
 
 
 def closing(answer: Mapping[str, Any], service: Mapping[str, Any]) -> list[str]:
-    """The four lines; none of what does not run, nor of a unit that opsctl did not write, of which
-    it knows too little. What fails is told once more at the end."""
+    """The four lines; none of what does not run. Of a unit that is no release of ours the figures
+    that its ranks have logged, and nothing of the model, which was not asked. What fails is told
+    once more at the end."""
     manifest = service.get("manifest")
     if service.get("state") in ("inactive", "failed", "absent"):
         said = [f"the unit is {service['state']}: nothing is served, and nothing is pinned"]
         return said + [checks.line(c) for c in service["checks"] if c["status"] == "fail"]
-    if not manifest and (service.get("release") or {}).get("edited"):
-        return ["opsctl's unit was edited by hand: there is no release to compare with"]
-    if not manifest:
-        return ["not deployed by opsctl: there is no release to compare with"]
+    facts = start_facts(service.get("start") or {})
+    if not manifest or "flags" not in manifest:  # release 0 has a manifest with nothing in it
+        edited = (service.get("release") or {}).get("edited")
+        whose = "opsctl's unit was edited by hand" if edited else "not deployed by opsctl"
+        told = lines(_seen(facts), facts, answer["memory"], ())[:-1] if facts.ranks else []
+        return [f"{whose}: there is no release to compare with", *told]
     found = [Check(c["id"], c["status"], c["detail"]) for c in service["checks"]]
-    return lines(manifest, start_facts(service.get("start") or {}), answer["memory"], found)
+    return lines(manifest, facts, answer["memory"], found)
+
+
+def _seen(facts: StartFacts) -> dict[str, Any]:
+    """In place of a manifest, what the ranks themselves have told."""
+    tier = any(rank.host_pools for rank in facts.ranks.values())
+    return {
+        "ranks": list(facts.ranks),
+        "flags": {"enable-hierarchical-cache": tier},
+        "engine": {"version": facts.engine_version},
+        "model": {"path": ""},
+    }
 
 
 def start_facts(said: Mapping[str, Any]) -> StartFacts:

@@ -6,6 +6,7 @@ import os
 import signal
 import time
 
+import pytest
 import yaml
 
 from opsctl.errors import OpsctlError, Unreachable
@@ -189,12 +190,14 @@ def test_verify_passes_what_is_inconclusive_and_says_so(cli):
     assert "?  memory" in done.stdout
 
 
-def test_verify_does_not_pass_a_unit_of_other_hands(cli):
+@pytest.mark.parametrize("manifest", [None, {"digest": "0", "ranks": [], "gates": {}}])
+def test_verify_does_not_pass_a_unit_of_other_hands_and_shows_its_figures(cli, manifest):
     cli.hosts["h1"].verbs["verify"] = lambda call: {"checks": [check("unit", "pass")]}
-    change(cli, "h1", manifest=None)
+    change(cli, "h1", manifest=manifest)
     done = cli("verify", "--limit", "h1")
     assert done.exit_code == 1
     assert "release: not deployed by opsctl" in done.stderr
+    assert "GPU KV cache: 159,277 tokens × 8 GPUs" in done.stdout
 
 
 def test_verify_tells_an_unreachable_host_from_a_failed_check(cli):

@@ -130,10 +130,26 @@ def test_the_report_that_closes_a_deployment():
     ]
 
 
-def test_a_unit_of_other_hands_gets_no_invented_report():
+@pytest.mark.parametrize(
+    ("parts", "whose"),
+    [
+        ({"manifest": None}, "not deployed by opsctl"),
+        ({"manifest": {"digest": "0", "ranks": [], "gates": {}}}, "not deployed by opsctl"),
+        ({"manifest": None, "release": {"edited": True}}, "opsctl's unit was edited by hand"),
+    ],
+)
+def test_a_unit_of_no_release_has_the_figures_of_its_ranks_and_no_more(parts, whose):
     reference = json.loads((Path(__file__).parent / "collect-reference.json").read_text())
-    reference["services"][0]["manifest"] = None
-    assert "not deployed by opsctl" in plain(verify.report({"h1": reference}))
+    service = reference["services"][0]
+    service.update(parts)
+    assert verify.closing(reference, service) == [
+        f"{whose}: there is no release to compare with",
+        "GPU KV cache: 159,277 tokens × 8 GPUs (10.42 GiB per GPU)",
+        "Host tier: 44.77 GB × 8 = 358 GB pinned",
+        "RAM: 370 GiB used of 449, 78 GiB available, no swap",
+    ]
+    service["start"] = {}
+    assert verify.closing(reference, service) == [f"{whose}: there is no release to compare with"]
 
 
 def test_a_newer_host_may_tell_more_than_we_know():
