@@ -166,6 +166,7 @@ def standing(store: Optional[Store], state: UnitState) -> Dict[str, Any]:
     elsewhere = not standing and state.load == "loaded"  # a unit that a package brought
     edited = standing == "foreign" and bool(store.marked(store.unit_path.read_bytes()))
     pending = store.pending() or {}
+    theirs, outside = (standing == "foreign" or elsewhere) and not edited, Outside()
     return {
         "running": ZERO if standing == "foreign" or elsewhere else standing or None,
         "confirmed": store.confirmed() or None,
@@ -173,6 +174,7 @@ def standing(store: Optional[Store], state: UnitState) -> Dict[str, Any]:
         "pending": pending.get("target"),
         "edited": edited,
         "zero": _zero(store),
+        "missing": zero.missing_now(state, outside.exists, outside.user_exists) if theirs else [],
     }
 
 

@@ -165,9 +165,7 @@ def staying(store: Store, state: UnitState) -> List[str]:
 def set_aside(store: Store, state: UnitState) -> Dict[str, Any]:
     """Of a unit of other hands in our place, what a deployment leaves out: drop-ins that go to
     release 0 with it, and the program that it has before the engine (`theirs.front`)."""
-    paths = [state.properties.get("FragmentPath", ""), *state.dropins]
-    texts = [(files.read(Path(path)) or b"").decode("utf-8", "replace") for path in paths if path]
-    return {"aside": store.dropins(), "front": theirs.front(texts)}
+    return {"aside": store.dropins(), "front": theirs.front(_standing_texts(state))}
 
 
 def missing(
@@ -179,6 +177,19 @@ def missing(
         return []
     found = theirs.missing(_texts(store), exists, user_exists)
     return [f"release 0, the unit that stood there before opsctl: {one}" for one in found]
+
+
+def missing_now(
+    state: UnitState, exists: Callable[[str], bool], user_exists: Callable[[str], bool]
+) -> List[str]:
+    """The same of a unit of other hands as it stands, which a deployment would keep to fall back
+    on: it may run, and could not be started again."""
+    return theirs.missing(_standing_texts(state), exists, user_exists)
+
+
+def _standing_texts(state: UnitState) -> List[str]:
+    paths = [state.properties.get("FragmentPath", ""), *state.dropins]
+    return [(files.read(Path(path)) or b"").decode("utf-8", "replace") for path in paths if path]
 
 
 def _texts(store: Store) -> List[str]:

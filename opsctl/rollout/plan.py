@@ -137,6 +137,8 @@ def _swap(host: str, name: str, state: State, wanted: Wanted | None) -> Action:
     digest = wanted.digest
 
     def action(kind: Kind, reason: str) -> Action:
+        if kind in ("swap", "takeover"):
+            reason += _no_way_back(state)
         if kind == "swap":
             reason += _failed_here(state, digest)
         return Action(host, name, kind, reason, digest, running, override)
@@ -226,6 +228,16 @@ def _failed_here(state: State, digest: str) -> str:
         return ""
     when = datetime.fromtimestamp(float(failed["time"]), UTC).strftime("%Y-%m-%d %H:%M:%SZ")
     return f"; this release failed here at {when}: {failed.get('cause') or 'no cause is on record'}"
+
+
+def _no_way_back(state: State) -> str:
+    """A warning, if a failure would bring a unit of other hands back that could not start: the one
+    that stands there, or the one whose process our unproven release has taken over."""
+    release = state.get("release") or {}
+    missing = release.get("missing") or ()
+    if state.get("taken_over"):
+        missing = _zero(state).get("missing") or ()
+    return f"; should it fail, nothing could be restored: {'; '.join(missing)}" if missing else ""
 
 
 def _of_zero(state: State) -> str:

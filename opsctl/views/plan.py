@@ -120,9 +120,9 @@ def line(step: Step) -> str:
         return f"{who}: cannot be planned: {harmless(step.reason)}"
     what, why = step.action or "no change", harmless(step.reason)
     if reasons := _reasons(step):
-        failed = "".join(why.partition(FAILED)[1:])
-        head = why[: why.index(reasons[0])].rstrip(": ")
-        return f"{who}: {head}: {len(reasons)} changes{failed}"
+        head = step.reason[: step.reason.index(reasons[0])].rstrip(": ")
+        warned = step.reason[step.reason.rindex(reasons[-1]) + len(reasons[-1]) :]
+        return f"{who}: {harmless(head)}: {len(reasons)} changes{harmless(warned)}"
     if why.startswith(("restart:", "no restart:", "start:")):
         what = why
     elif why:

@@ -47,6 +47,23 @@ def kept(store: Store, text: str, asked: dict[str, Any] | None = None, same: boo
 
 
 @pytest.mark.parametrize(
+    ("text", "missing"),
+    [
+        (TEXT, ["/opt/v/bin/python of ExecStart= is not there"]),
+        (b"[Service]\nExecStart=/bin/sh -c true\n", []),
+        (b"[Unit]\nX-OpsctlRelease=" + b"a" * 64 + b"\n" + TEXT, []),  # ours, edited: not kept
+    ],
+)
+def test_what_a_unit_of_other_hands_lacks_is_seen_while_it_runs(
+    store: Store, text: bytes, missing: list[str]
+) -> None:
+    store.unit_path.write_bytes(text)
+    (state,) = parse_show(f"{LOADED}FragmentPath={store.unit_path}\n")
+    told = collect.standing(store, state)
+    assert (told["running"], told["missing"], told["zero"]) == ("0", missing, None)
+
+
+@pytest.mark.parametrize(
     ("told", "words", "hint"),
     [
         (ALIAS, "sglang-kimi.service is only another name of llm.service",

@@ -181,6 +181,30 @@ def test_release_0_that_cannot_start_is_told_before_anything_stops() -> None:
     assert decide("rollback", "h1", "kimi", now, Wanted(NEW)).kind == "rollback"
 
 
+GONE = ["/opt/llm/run.sh of ExecStart= is not there"]
+NO_WAY = "; should it fail, nothing could be restored: /opt/llm/run.sh of ExecStart= is not there"
+
+
+@pytest.mark.parametrize(
+    ("release", "more", "takeover", "warned"),
+    [
+        ({"running": "0", "missing": GONE}, {}, None, True),
+        ({"running": "0", "missing": GONE}, {"invocation": "i1"}, Takeover("i1"), True),
+        ({"running": "0", "missing": []}, {}, None, False),
+        ({"running": OLD, "confirmed": OLD, "zero": {"missing": GONE}},
+         {"taken_over": {"later": []}}, None, True),
+        # what has been started by its own unit is what comes back
+        ({"running": OLD, "confirmed": OLD, "zero": {"missing": GONE}}, {}, None, False),
+    ],
+)  # fmt: skip
+def test_a_way_back_that_is_closed_is_told_before_it_is_needed(
+    release: Any, more: Any, takeover: Any, warned: bool
+) -> None:
+    now = {**state(**more), "release": {"confirmed": None, **release}}
+    action = decide("swap", "h1", "kimi", now, Wanted(NEW, takeover=takeover))
+    assert action.reason.endswith(NO_WAY) is warned, action.reason
+
+
 def test_what_release_0_brings_back_is_told() -> None:
     now = back_to_zero(missing=[], keys=True)
     reason = decide("rollback", "h1", "kimi", now, None).reason
