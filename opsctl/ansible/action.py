@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from ansible import context
 from ansible.errors import AnsibleConnectionFailure, AnsibleError
 from ansible.plugins.action import ActionBase
 
 from opsctl.ansible import program
 from opsctl.ansible.connection import AnsibleHost
 from opsctl.ansible.reading import read_as_far
-from opsctl.errors import NothingSelected, OpsctlError, SpecError
+from opsctl.errors import OpsctlError, SpecError
 from opsctl.remote.start import ANSWER
 from opsctl.remote.target import resolve
 
@@ -89,16 +88,6 @@ def _of_sudo(message: str) -> str:
     if message.startswith("Incorrect sudo password"):
         return "it was tried once; correct ansible_become_password in the vault, or give -K"
     return ""
-
-
-def refuse_empty_limit() -> None:
-    """Ansible takes `--limit ""` for all hosts: `--limit "$HOST"` without a HOST would change the
-    whole fleet. Raises NothingSelected."""
-    limit = context.CLIARGS.get("subset")
-    if limit is not None and not str(limit).strip(" ,:"):
-        raise NothingSelected(
-            f"--limit {limit!r} names no host", hint="leave --limit out for all hosts"
-        )
 
 
 def told(error: OpsctlError) -> str:

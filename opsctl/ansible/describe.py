@@ -7,23 +7,27 @@ from pathlib import Path
 from typing import Any
 
 from opsctl.ansible import rolevars
-from opsctl.ansible.action import Action, refuse_empty_limit
+from opsctl.ansible.action import Action
 from opsctl.ansible.described import described, needs
+from opsctl.ansible.limit import refuse_limit
 from opsctl.ansible.reading import asked
 from opsctl.errors import NothingSelected, Problem, SpecError
 from opsctl.inventory.model import HostEntry
 from opsctl.remote.target import resolve
+from opsctl.rollout.order import ordered
 from opsctl.spec import together
 
 
 class ActionModule(Action):
-    """Run once; no host is contacted. Answers what each host needs, by host name."""
+    """Run once; no host is contacted. Answers what each host needs, by host name. Argument: canary,
+    a host that must be among them."""
 
     _requires_connection = False
 
     def act(self) -> dict[str, Any]:
-        refuse_empty_limit()
+        refuse_limit(self.task_vars)
         names = [str(name) for name in self.task_vars["ansible_play_hosts_all"]]
+        ordered(names, str(self.args.get("canary") or "") or None)
         problems = together(rolevars.wrong(names, self.task_vars["hostvars"], self._loader))
         try:
             hosts = described(names, self.task_vars, self._loader)

@@ -10,8 +10,9 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from opsctl import rollout
-from opsctl.ansible.action import Action, refuse_empty_limit, told
+from opsctl.ansible.action import Action, told
 from opsctl.ansible.described import described
+from opsctl.ansible.limit import refuse_limit
 from opsctl.ansible.reading import asked
 from opsctl.errors import NothingSelected, OpsctlError
 from opsctl.inventory.model import HostEntry
@@ -30,7 +31,7 @@ class ActionModule(Action):
     _requires_connection = False
 
     def act(self) -> dict[str, Any]:
-        refuse_empty_limit()
+        refuse_limit(self.task_vars)
         op = op_of(self.args.get("op") or "swap")
         names = [str(name) for name in self.task_vars["ansible_play_hosts_all"]]
         entries = described(names, self.task_vars, self._loader)

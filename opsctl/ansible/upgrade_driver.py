@@ -11,8 +11,9 @@ from dataclasses import replace
 from typing import Any
 
 from opsctl.ansible import program, rolevars
-from opsctl.ansible.action import Action, refuse_empty_limit, told
+from opsctl.ansible.action import Action, told
 from opsctl.ansible.described import described, gpu_needs
+from opsctl.ansible.limit import refuse_limit
 from opsctl.ansible.nvidia_driver import driver_args
 from opsctl.ansible.reading import read_variables
 from opsctl.ansible.rollout import Teller
@@ -42,7 +43,7 @@ class ActionModule(Action):
     _requires_connection = False
 
     def act(self) -> dict[str, Any]:
-        refuse_empty_limit()
+        refuse_limit(self.task_vars)
         names = ordered(
             [str(name) for name in self.task_vars["ansible_play_hosts_all"]],
             str(self.args.get("canary") or "") or None,

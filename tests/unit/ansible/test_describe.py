@@ -17,7 +17,9 @@ BOOK = """\
 - hosts: all
   gather_facts: false
   tasks:
-    - {name: Describe, opsctl_describe: {}, run_once: true}
+    - name: Describe
+      opsctl_describe: {canary: "{{ opsctl_canary | default('') }}"}
+      run_once: true
     - {name: Next, ansible.builtin.debug: {msg: touched}}
 """
 
@@ -108,3 +110,30 @@ def test_an_empty_limit_is_not_the_whole_fleet(inventory: Path, limit: str) -> N
     done = play(inventory, "--limit", limit)
     assert done.returncode != 0 and "names no host" in done.stdout + done.stderr
     assert "touched" not in done.stdout
+
+
+@pytest.mark.parametrize("limit", ["gpu-01,gpu-11", "kimi:!gpu-11", "gpu-01:!rack*"])
+def test_a_limit_with_an_unknown_name_touches_nothing(inventory: Path, limit: str) -> None:
+    done = play(inventory, "--limit", limit)
+    assert done.returncode == 2 and "touched" not in done.stdout.replace("nothing was touched", "")
+    unknown = "rack*" if "rack" in limit else "gpu-11"
+    assert f"no host or group of the inventory is called {unknown}; nothing was" in done.stdout
+    assert unknown == "rack*" or "did you mean gpu-01?" in done.stdout
+
+
+@pytest.mark.parametrize("limit", ["gpu-01", "kimi:!gpu-02", "gpu-0?", "~gpu-0.", "kimi[0]"])
+def test_a_limit_of_known_names_is_followed(inventory: Path, limit: str) -> None:
+    done = play(inventory, "--limit", limit)
+    assert done.returncode == 0, done.stdout
+
+
+def test_a_limit_of_a_file_is_judged_too(inventory: Path, tmp_path: Path) -> None:
+    (tmp_path / "hosts.txt").write_text("gpu-01\ngpu-11\n")
+    done = play(inventory, "--limit", f"@{tmp_path / 'hosts.txt'}")
+    assert done.returncode == 2 and "is called gpu-11" in done.stdout
+
+
+def test_a_canary_that_is_not_selected_is_told_before_anything_is_staged(inventory: Path) -> None:
+    done = play(inventory, "--limit", "gpu-01", "-e", "opsctl_canary=gpu-02")
+    assert done.returncode == 2
+    assert "the canary gpu-02 is not among the selected hosts: gpu-01" in done.stdout
