@@ -45,6 +45,11 @@ FAULTS = table(
     Fault("fabric-manager-stopped", "fabric", FAIL, "a fabric manager that does not run",
           "on machines with NVSwitches no CUDA program starts without it (error 802)",
           "systemctl enable --now nvidia-fabricmanager.service", True),
+    Fault("fabric-manager-idle", "fabric", WARN, "an enabled fabric manager that does not run",
+          "somebody asked for it (nvidia_driver_fabric_manager: yes, or its package), and no "
+          "NVSwitch shows on the bus: those of NVLink 5 never do",
+          "systemctl restart nvidia-fabricmanager.service; where no switches are: systemctl disable, "
+          "and nvidia_driver_fabric_manager: no"),
     Fault("fabric-manager-version", "fabric", FAIL, "a fabric manager of another version",
           "it works only with a driver of exactly its own version",
           "install nvidia-fabricmanager of exactly {driver}", True),
@@ -189,13 +194,17 @@ def _nouveau(seen: Mapping[str, Any], found: Found) -> None:
 
 
 def _fabric(seen: Mapping[str, Any], found: Found) -> None:
-    """Only machines whose switches stand on the bus have a fabric manager of their own: on a
-    rack-scale machine it runs elsewhere."""
+    """Machines whose switches stand on the bus must have a fabric manager of their own; of others
+    (on a rack-scale machine it runs elsewhere) only one that somebody has enabled is judged."""
     switches = [d for d in seen["pci"] if d["class"].startswith(SWITCH_CLASS)]
-    if not switches:
-        return
     loaded = version(seen)
     unit = seen["units"].get("nvidia-fabricmanager.service") or {}
+    if not switches:
+        active = unit.get("active")
+        if unit.get("load") == "loaded" and unit.get("enabled") == "enabled" and active != "active":
+            text = f"nvidia-fabricmanager.service is enabled and {active}"
+            found.fault("fabric-manager-idle", text)
+        return
     told = re.search(r"version is\s*:\s*(\S+)", out(seen, "fabric-version"))
     if unit.get("load") != "loaded":
         text = f"{len(switches)} NVSwitches, and no nvidia-fabricmanager.service"
