@@ -19,7 +19,18 @@ from opsctl.cli.usage import Verbs
 # As --help shows them.
 VERBS = (
     *("hosts", "forecast", "render", "plan", "deploy", "restart", "stop", "start", "rollback"),
-    *("status", "doctor", "memory", "verify", "watch", "logs", "remove", "unlock", "import"),
+    *(
+        "status",
+        "doctor",
+        "memory",
+        "verify",
+        "watch",
+        "logs",
+        "history",
+        "remove",
+        "unlock",
+        "import",
+    ),
 )
 FILES = {"import": "importing"}  # what a verb's file and function are called, where not as itself
 KEY = "_OPSCTL_COMPLETED_KEY"  # of KEY=VALUE, for completing.py

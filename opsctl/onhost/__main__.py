@@ -121,6 +121,12 @@ def _logs(given: argparse.Namespace) -> Any:
     return logs(Store(given.service), Systemd(), given.follow, given.lines, given.all_starts)
 
 
+def _history(given: argparse.Namespace) -> Any:
+    from opsctl.onhost.history import history
+
+    return history(Store(given.service), given.lines)
+
+
 def _stop(given: argparse.Namespace) -> Any:
     from opsctl.onhost.remove import stop
 
@@ -198,6 +204,7 @@ def parser() -> argparse.ArgumentParser:
     logs.add_argument("--follow", action="store_true")
     logs.add_argument("--lines", type=int, default=0)
     logs.add_argument("--all-starts", action="store_true")
+    verb("history", _history, "service").add_argument("--lines", type=int, default=10)
     verb("stop", _stop, "service")
     verb("remove", _remove, "service")
     verb("probe", _probe)

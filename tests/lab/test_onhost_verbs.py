@@ -219,3 +219,4 @@ def test_stop_start_and_remove(host: Any) -> None:
     done = [json.loads(line) for line in history]
     assert [e["op"] for e in done] == ["swap", "stop", "start", "remove"]
     assert {e["owner"] for e in done} == {"me"}
+    assert guarding.call(host, "history", "kimi", "--lines", "2")["entries"] == done[-2:]

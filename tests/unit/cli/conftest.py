@@ -102,7 +102,7 @@ class Cli:
             raise Unreachable("timed out", host=name, step="connect")
 
         self.hosts[name].verbs = dict.fromkeys(
-            ("collect", "verify", "lock", "unlock", "remove", "stage", "facts"), gone
+            ("collect", "verify", "lock", "unlock", "remove", "stage", "facts", "history"), gone
         )
 
 

@@ -12,7 +12,7 @@ from opsctl.cli.frame import Settings, ended, merged
 
 VERBS = [
     "hosts", "render", "deploy", "restart", "stop", "start", "rollback", "status", "verify",
-    "watch", "logs", "remove", "unlock", "config", "lab",
+    "watch", "logs", "history", "remove", "unlock", "config", "lab",
 ]  # fmt: skip
 CHANGING = ["deploy", "restart", "stop", "start", "rollback", "remove", "unlock"]
 HEAVY = ("rich", "pydantic", "fabric", "paramiko", "yaml", "ansible", "httpx", "jinja2")

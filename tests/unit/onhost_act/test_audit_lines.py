@@ -7,6 +7,7 @@ import pytest
 
 from opsctl.onhost import ending, files, locks
 from opsctl.onhost.collect import _run
+from opsctl.onhost.history import history
 from opsctl.onhost.remove import remove, stop
 from opsctl.onhost.store import Places, Refused, Store
 from opsctl.onhost.systemd import CallFailed, UnitState
@@ -70,6 +71,13 @@ def test_a_lock_that_somebody_else_takes_away(store: Store) -> None:
     (line,) = lines(store)
     assert (line["op"], line["outcome"], line["owner"]) == ("unlock", "unlocked", "bob@home")
     assert (line["reason"], line["cause"]) == ("ann is on holiday", "the lock was ann@desk's")
+
+
+def test_the_last_lines_are_told_and_of_what_never_was_here_none(store: Store) -> None:
+    assert history(store, 2) == {"service": "kimi", "entries": []}
+    for n in range(3):
+        store.audit({"time": n, "op": "stop"})
+    assert [entry["time"] for entry in history(store, 2)["entries"]] == [1, 2]
 
 
 def test_a_run_that_gives_its_own_lock_back_is_told_by_its_own_line(store: Store) -> None:
