@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 import sys
 from collections.abc import Iterator, Sequence
@@ -16,6 +17,7 @@ from opsctl.errors import Refused
 
 # Newer typers bring a click of their own: what a bad parameter is besides itself, is in both.
 UsageError: Any = typer.BadParameter.__mro__[1]
+_STRAY = re.compile(r"unexpected extra argument(?:s|\(s\))? \((.+)\)")
 _HELP = "NoArgsIsHelpError"  # shows the help, which says what can be typed
 
 
@@ -47,10 +49,16 @@ class Verbs(TyperGroup):
             raise typer.Exit(Refused.exit_code) from error
 
     def _next(self, error: Any) -> str:
-        """The command as it was typed with what it lacks; or the help of its verb."""
+        """The command as it was typed with what it lacks, or with hosts where they belong; or the
+        help of its verb."""
         param = getattr(error, "param", None)
         if param is not None and str(error.format_message()).startswith("Missing"):
             return shlex.join(["opsctl", *self.given]) + f" {_word(param)}"
+        stray = _STRAY.search(str(error.format_message()))
+        if stray and _takes_hosts_alone(error.ctx.command):
+            names = stray[1].split()
+            kept = [word for word in self.given if word not in names]
+            return shlex.join(["opsctl", *kept, "--limit", ",".join(names)])
         return " ".join(["opsctl", *self._verb(), "-h"])
 
     def _verb(self) -> Iterator[str]:
@@ -65,3 +73,9 @@ class Verbs(TyperGroup):
 def _word(param: Any) -> str:
     word = param.metavar or str(param.name).upper()
     return f"{param.opts[0]} {word}" if param.param_type_name == "option" else word
+
+
+def _takes_hosts_alone(verb: Any) -> bool:
+    """Whatever is named there, but for an option, can only be a host."""
+    limits = any("--limit" in param.opts for param in verb.params)
+    return limits and all(param.param_type_name == "option" for param in verb.params)

@@ -5,6 +5,7 @@ What several hosts have in common is shown once, with their names.
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -22,6 +23,11 @@ Checks = Mapping[str, Sequence[Mapping[str, Any]]]  # host → its checks
 
 MARKS = {FAIL: ("✗", "red"), WARN: ("!", "yellow"), UNKNOWN: ("?", "yellow"), PASS: ("✓", "green")}
 SKEW = 5.0  # seconds between controller and host that nobody notices
+# A command of opsctl's for a service, that names no host yet.
+_OF_SERVICE = re.compile(
+    r"\bopsctl (?:deploy|restart|start|stop|rollback|unlock|watch|status|logs|memory) "
+    r"[A-Za-z0-9](?:[\w.-]*\w)?(?! --limit)(?![\w.-]*\w)"
+)
 SHOWN = 3  # findings of one kind on one host that are told one by one
 
 
@@ -111,7 +117,11 @@ def _skew(answer: Mapping[str, Any], found: Found) -> None:
 
 def document(found: Checks) -> dict[str, Any]:
     """Flat: one entry a check and host, so that `jq` needs no second loop."""
-    flat = [{"host": host, **check} for host, of_host in found.items() for check in of_host]
+    flat = [
+        {"host": host, **check, "hint": on(str(check["hint"]), host)}
+        for host, of_host in found.items()
+        for check in of_host
+    ]
     counts = Counter(check["status"] for check in flat)
     return {
         "schema_version": 1,
@@ -131,7 +141,15 @@ def rows(found: Checks) -> list[tuple[str, str, str, str, str, str]]:
         for row in _of_host(of_host):
             together.setdefault(row, []).append(host)
     ordered = sorted(together.items(), key=lambda item: (FAIL, WARN, UNKNOWN).index(item[0][0]))
-    return [(row[0], row[1], ", ".join(hosts), row[2], row[3], row[4]) for row, hosts in ordered]
+    return [
+        (row[0], row[1], ", ".join(hosts), row[2], row[3], on(row[4], ",".join(hosts)))
+        for row, hosts in ordered
+    ]
+
+
+def on(hint: str, hosts: str) -> str:
+    """The hint with its opsctl commands for these hosts alone: a service may be on others, too."""
+    return _OF_SERVICE.sub(rf"\g<0> --limit {hosts}", hint)
 
 
 def _of_host(of_host: Sequence[Mapping[str, Any]]) -> list[tuple[str, ...]]:

@@ -48,7 +48,7 @@ FAULTS = table(
     Fault("fabric-manager-idle", "fabric", WARN, "an enabled fabric manager that does not run",
           "somebody asked for it (nvidia_driver_fabric_manager: yes, or its package), and no "
           "NVSwitch shows on the bus: those of NVLink 5 never do",
-          "systemctl restart nvidia-fabricmanager.service; without switches: systemctl disable it, and "
+          "systemctl restart nvidia-fabricmanager.service; without switches: disable it, and "
           "nvidia_driver_fabric_manager: no"),
     Fault("fabric-manager-version", "fabric", FAIL, "a fabric manager of another version",
           "it works only with a driver of exactly its own version",

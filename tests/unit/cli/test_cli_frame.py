@@ -91,6 +91,8 @@ def test_wrong_usage_ends_with_2(cli, arguments):
         ("catalog diff 0.5.9", "opsctl catalog diff 0.5.9 B"),
         ("render", "opsctl render --out DIR"),
         ("logs kimi other", "opsctl logs -h"),
+        ("doctor h1", "opsctl doctor --limit h1"),
+        ("hosts -o json h1 h2", "opsctl hosts -o json --limit h1,h2"),
         ("logs kimi --lines x", "opsctl logs -h"),
         ("restart --bogus", "opsctl restart -h"),
         ("verify --limit", "opsctl verify -h"),
