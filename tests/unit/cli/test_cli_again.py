@@ -118,3 +118,14 @@ def test_a_unit_of_other_hands_has_a_diff_and_no_forecast(hosts):
 def test_stop_asks_nothing_of_it(hosts):
     assert hosts("stop", "kimi", "--limit", "h1", "--yes").exit_code == 0
     assert "release" not in verbs(hosts, "h1")
+
+
+def test_a_version_that_is_not_known_here_is_rolled_back_to_all_the_same(hosts):
+    """Somebody else's catalogue had it."""
+    engine = {"version": "0.4.1", "root": "/opt/sglang/0.4.1"}
+    hosts.hosts["h1"].verbs["release"] = lambda call: kept(call, diff=DIFF, engine=engine)
+    done = hosts("rollback", "--limit", "h1")
+    assert done.exit_code == 0, done.output
+    for words in ("back to release a1b2a1b2a1b2: 2 changes", "engine version 0.5.9 → 0.4.1"):
+        assert words in done.stderr
+    assert "+ratio 2.0" in done.stderr and "forecast: unknown" in done.stderr
