@@ -160,12 +160,14 @@ def _show(told: Sequence[Told], settings: Settings, lost: Mapping[str, Any] | No
     from opsctl.forecast.told import end
 
     if settings.form is Output.text:
-        from opsctl.views.forecast import drawing
+        from opsctl.views.forecast import closing, drawing
         from opsctl.views.once import Once
 
         once = Once()
         for one in told:
             show(drawing(one, once), settings, width=page())
+        for line in closing(told):
+            show(line, settings, width=page())
     elif lost is None:
         data(answer(told[0]), settings.form)
     else:

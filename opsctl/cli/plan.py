@@ -47,6 +47,8 @@ def plan(
     from opsctl.cli.planning import describe, look_ahead, show_plan
     from opsctl.views.plan import pending
 
+    if out is not None:
+        planfiles.writable(out)
     override = worded("--override-forecast", override_forecast)
     chosen, described = describe(settings, services)
     with fleet.opened(chosen) as reached:

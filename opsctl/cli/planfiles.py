@@ -55,13 +55,25 @@ def of(found: Planned, question: Asked) -> dict[str, Any]:
     return document(found, question, created=time.time(), by=whoami())
 
 
-def write(path: Path, plan: dict[str, Any]) -> None:
-    """Mode 0600, all or nothing; over an older plan, and over nothing else. Raises Refused for
-    another file, OpsctlError."""
+def writable(path: Path) -> None:
+    """Raises Refused where no plan could be written, which is known before any host is asked."""
+    folder = path.parent
+    if not folder.is_dir():
+        raise Refused(f"{path}: there is no folder {folder}", hint=f"mkdir -p {folder}")
+    if path.is_dir():
+        raise Refused(f"{path} is a folder", hint=f"{path / 'plan.json'}")
+    if not os.access(folder, os.W_OK | os.X_OK):
+        raise Refused(f"{path}: nothing can be written in the folder {folder}")
     if path.exists() and not _is_plan(path):
         raise Refused(
             f"{path} is there and is no plan file: nothing was written", hint="name a new file"
         )
+
+
+def write(path: Path, plan: dict[str, Any]) -> None:
+    """Mode 0600, all or nothing; over an older plan, and over nothing else. Raises Refused where
+    it cannot be, OpsctlError."""
+    writable(path)
     content = json.dumps(plan, indent=1, ensure_ascii=True) + "\n"
     new = ""
     try:

@@ -43,7 +43,7 @@ def compare(
     """
     found = [_asked("as described", (), ask)]
     fp8 = (f"{DTYPE}={FP8}",)
-    alone = _untiered(flags)
+    alone = untiered(flags)
     if flags.get(TIER):
         found.append(_asked("no host tier", alone, ask))
     found.append(_fitted("higher fraction", alone, FRACTION, ask, fit))
@@ -55,7 +55,7 @@ def compare(
     return tuple(found)
 
 
-def _untiered(flags: Mapping[str, Any]) -> tuple[str, ...]:
+def untiered(flags: Mapping[str, Any]) -> tuple[str, ...]:
     """Without the tier, and without flags that mean nothing without it: some versions refuse them
     then."""
     tier = [name for name in flags if name == TIER or name.startswith("hicache-")]

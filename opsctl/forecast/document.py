@@ -211,6 +211,7 @@ def _host(said: Outlook) -> dict[str, Any]:
         "total_gb": in_unit(said.result.host_total, GB),
         "total_gib": in_unit(said.result.host_total, GiB),
         "prefix_tokens": said.result.prefix,
+        "prefix_caches": said.caches,
         "available_before_gib": in_unit(memory.available if memory else None, GiB),
         "available_after_gib": in_unit(fit.available_after, GiB),
         "available_after_gib_band": [in_unit(fit.least, GiB), None],

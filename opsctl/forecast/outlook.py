@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from opsctl.engine.advisories import Advisory, advisories
 from opsctl.forecast import advised, figures, hostside, payoff, refused, start
+from opsctl.forecast.device.settings import settings
 from opsctl.forecast.evaluate import Result, evaluate
 from opsctl.forecast.notes import notes
 from opsctl.forecast.payoff import Payoff
@@ -34,6 +35,12 @@ class Outlook:
     @property
     def tier(self) -> bool:
         return bool(self.case.flags.get("enable-hierarchical-cache"))
+
+    @property
+    def caches(self) -> int:
+        """How many caches of prefixes the service has: every DP rank schedules by itself, over a
+        tree and pools of its own, with attention split over them (enable-dp-attention) or not."""
+        return max(settings(self.case).groups, int(self.case.flags.get("dp-size") or 1))
 
     @property
     def weights(self) -> Figure | None:

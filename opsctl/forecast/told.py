@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
@@ -17,6 +18,7 @@ from opsctl.forecast.fit import NOT, UNKNOWN
 from opsctl.forecast.outlook import Outlook, outlook
 from opsctl.forecast.presumed import presumed
 from opsctl.forecast.question import Question
+from opsctl.forecast.remedies import remedies
 from opsctl.forecast.solve import FRACTION, Solved, knob, probe, solve, turned
 from opsctl.forecast.values import NoForecast, NoRoom, NoStart, Room
 from opsctl.spec.kinds import FEW, Size
@@ -39,7 +41,8 @@ class Wish:
 class Told:
     """`outlook` None: `refused` says why there are no figures; `unfit`: because the engine would
     not start; `cramped`: because the weights leave no room, and `room` tells how much lacks.
-    `advisories`, `notes`: what is said all the same."""
+    `advisories`, `notes`: what is said all the same. `remedies`: options that help, looked for when
+    asked, the gentlest first."""
 
     host: str
     service: str
@@ -56,6 +59,7 @@ class Told:
     room: Room | None = None
     advisories: tuple[Advisory, ...] = ()
     notes: tuple[str, ...] = ()
+    remedies: Callable[[], Sequence[str]] = tuple
 
     @property
     def verdict(self) -> str:
@@ -161,7 +165,17 @@ def tell(question: Question, wish: Wish, host: str = "") -> Told:
         room=room,
         advisories=advisories,
         notes=notes,
+        remedies=lambda: tuple(islice(_helping(question, manifest["flags"], ask, wish.fit), _FEW)),
     )
+
+
+_FEW = 2  # remedies that are told
+
+
+def _helping(
+    question: Question, flags: Mapping[str, Any], ask: Callable[[Sequence[str]], Outlook], key: str
+) -> Iterator[str]:
+    return remedies(flags, ask, lambda other: solved_of(question, other), key)
 
 
 def solved_of(
@@ -209,15 +223,14 @@ def _line(one: Told, what: str, why: str, shown: bool) -> str:
 
 
 def _advice(unfit: Sequence[Told]) -> str:
-    """What helps: no value of a flag does against a start that the engine refuses."""
-    if any(one.solved is not None for one in unfit):
-        return ""
-    if any(one.outlook is not None for one in unfit):
-        return "--fit KEY tells the largest value that fits"
-    if any(one.room is not None and one.room.above < 1 for one in unfit):
-        return f"--fit {FRACTION} tells whether another fraction fits"
-    if any(one.room is not None for one in unfit):
-        return "--set tp-size=N, or a checkpoint of fewer bits: each rank must hold less"
+    """What helps the first of them."""
+    one = unfit[0]
+    if one.solved is not None and one.solved.value is not None:
+        return ""  # told already
+    if found := one.remedies():
+        return "; or ".join(found)
+    if one.room is not None:
+        return "each rank must hold less: more ranks, or a checkpoint of fewer bits"
     return ""
 
 

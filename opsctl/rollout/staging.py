@@ -10,8 +10,11 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from opsctl.errors import DoesNotFit, OpsctlError, folded
+from opsctl.forecast import remedies
 from opsctl.forecast.expectation import Forecast
 from opsctl.forecast.fit import NOT
+from opsctl.forecast.solve import solve
+from opsctl.forecast.values import Case, NoForecast
 from opsctl.release.bundle import bundle
 from opsctl.release.diff import verdict
 from opsctl.release.model import Release
@@ -239,13 +242,19 @@ def unfit_hint(one: Staged, override: str) -> str:
 
 
 def _decisive(one: Staged) -> str:
-    """The flag with which it may fit; "" where none is known."""
-    fit, flags = one.found.fit if one.found else None, one.release.manifest["flags"]
-    if fit is not None and fit.gpu == NOT:
-        return "mem-fraction-static"
-    if not flags.get("enable-hierarchical-cache"):
+    """The first flag with a value that fits; "" where none is known."""
+    known = one.found.case if one.found else None
+    if known is None:
         return ""
-    return "hicache-size" if flags.get("hicache-size") else "hicache-ratio"
+    return next((key for key in remedies.keys(known.flags) if _fits(known, key)), "")
+
+
+def _fits(known: Case, key: str) -> bool:
+    try:
+        found = solve(known, key, known.min_available)
+    except NoForecast:
+        return False
+    return found.result is not None and found.result.fit.verdict != NOT
 
 
 def _told(found: Sequence[tuple[Staged, str]]) -> str:

@@ -28,9 +28,12 @@ def blocks(said: Detail, *, starts: bool) -> Iterator[Block]:
     """Named blocks may be the same on many hosts; those without a name are each host's own.
     A service that runs on as it is has only what needs somebody."""
     yield "problems", [(f"! {problem}", "bold red") for problem in said.problems]
-    yield "", list(_verdict(said))
-    if not starts:
-        return
+    if starts:
+        yield from _of_start(said)
+    yield "", list(_verdict(said))  # last, where a terminal still shows it
+
+
+def _of_start(said: Detail) -> Iterator[Block]:
     yield "figures", list(_table(said))
     yield "advisories", list(_advisories(said))
     if said.versions is not None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from opsctl.engine.advisories import Advisory
 from opsctl.forecast.compare import Variant
 from opsctl.forecast.document import kv_bytes
+from opsctl.forecast.fit import NOT
 from opsctl.forecast.outlook import Outlook
 from opsctl.forecast.solve import Solved
 from opsctl.forecast.told import Told
@@ -56,10 +57,22 @@ def drawing(told: Told, once: Once | None = None) -> RenderableType:
     return Group(*parts)
 
 
-def _told(who: str, said: Outlook, once: Once) -> Iterator[RenderableType]:
+def closing(told: Sequence[Told]) -> Iterator[RenderableType]:
+    """The verdicts again, below all that a terminal has scrolled away. What does not fit, or is not
+    forecast, is told by how the command ends."""
+    for one in told:
+        if one.outlook is not None and one.verdict != NOT:
+            yield from _verdict(f"{one.host} {one.service}".strip(), one.outlook)
+
+
+def _verdict(who: str, said: Outlook) -> Iterator[RenderableType]:
     style = STYLE.get(said.verdict, "bold")
     yield Hanging(f"{who}: {headline(said)}", style)
     yield from (_hanging(" ", why, style) for why in said.result.fit.reasons)
+
+
+def _told(who: str, said: Outlook, once: Once) -> Iterator[RenderableType]:
+    yield from _verdict(who, said)
     yield _hanging("model ", model(said), "")
     yield _figures(said)
     yield from _known(who, said.advisories, said.notes, once)
@@ -200,11 +213,15 @@ def _together(said: Outlook) -> Iterator[Row]:
     total, ranks = said.result.host_total, len(said.case.ranks)
     if total is None:
         return
-    yield ("all ranks", f"{gb(total)} = {gib(total)}", f"{ranks} ranks, pinned")
+    of = "1 rank" if ranks == 1 else f"{ranks} ranks"
+    yield ("all ranks", f"{gb(total)} = {gib(total)}", f"{of}, pinned")
     tokens = said.result.device.tokens
     if said.result.prefix is not None and tokens is not None:
         figure = f"{count(tokens.value)} → {count(said.result.prefix)} tokens"
-        yield ("prefixes", figure, "that the cache can hold")
+        whose = "that the cache can hold"
+        if said.caches > 1:
+            whose = f"that the cache of one DP rank can hold; each of {said.caches} has its own"
+        yield ("prefixes", figure, whose)
 
 
 def _ram(said: Outlook) -> Iterator[Row]:

@@ -65,11 +65,18 @@ def test_other_causes_are_not_the_weights(asked):
     assert "max-total-tokens 10 is less than a page of 64 tokens" in done.stdout
 
 
-@pytest.mark.parametrize("sets", ["tp-size=2", "context-length=1000000", "page-size=0"])
-def test_a_refusal_is_told_once_and_no_value_helps(asked, sets):
+@pytest.mark.parametrize(
+    ("sets", "remedy"),
+    [
+        ("tp-size=2", ""),
+        ("context-length=1000000", "next: --fit context-length tells the largest value that fits"),
+        ("page-size=0", ""),
+    ],
+)
+def test_a_refusal_is_told_once_and_with_what_helps(asked, sets, remedy):
     done = asked.run(*CARD, *FREE, *RAM, "--set", sets)
     assert done.exit_code == 8
-    assert done.stderr == "error: q32: does not fit\n"
+    assert done.stderr.rstrip() == f"error: q32: does not fit\n{remedy}".rstrip()
     both = done.stdout + done.stderr
     assert both.count("on this host") + both.count("refuse to start") == 1
 
@@ -238,3 +245,47 @@ def test_a_comparison_prints_what_its_json_has(asked):
 def test_nothing_is_set_that_is_not_described(asked):
     done = asked.run(*CARD, *FREE, *RAM, "--compare")
     assert "=null" not in done.stdout
+
+
+# -- what a terminal still shows ------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("wish", [(), ("--compare",), ("--fit", "hicache-ratio"), ("--explain",)])
+def test_the_verdict_stands_first_and_last(asked, wish):
+    asked.write({"tp-size": 1, "mem-fraction-static": 0.95, "enable-hierarchical-cache": True})
+    lines = asked.run(*CARD, *FREE, *RAM, *wish).stdout.splitlines()
+    assert lines[0].startswith("q32: tight, ") and "of GPU memory is left" in lines[1]
+    first = lines[: next(n for n, line in enumerate(lines) if line.startswith("model "))]
+    assert lines[-len(first) :] == first
+
+
+def test_what_does_not_fit_is_last_told_by_how_it_ends(asked):
+    done = asked.run(*CARD, *FREE, *RAM, "--set", "mem-fraction-static=0.999")
+    assert done.exit_code == 8 and done.stdout.count("q32: does not fit") == 1
+
+
+# -- whose cache it is ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("flags", "caches", "words"),
+    [
+        ({"tp-size": 1}, 1, "that the cache can hold"),
+        ({"tp-size": 2}, 1, "that the cache can hold"),
+        (
+            {"tp-size": 2, "dp-size": 2, "enable-dp-attention": True},
+            2,
+            "that the cache of one DP rank can hold; each of 2 has its own",
+        ),
+        ({"tp-size": 1, "dp-size": 2}, 2, "that the cache of one DP rank can hold; each of 2"),
+    ],
+)
+def test_prefixes_are_of_one_cache(asked, flags, caches, words):
+    asked.write({"enable-hierarchical-cache": True, "hicache-ratio": 1.5, **flags})
+    args = ("--gpu-name", "H100", "--gpu-total", 79.65, "--ram-total", 900, *FREE)
+    done = asked.run(*args)
+    assert words in said(done)
+    whole = json.loads(asked.run(*args, "-o", "json").stdout)
+    assert whole["host"]["prefix_caches"] == caches
+    ranks = whole["ranks"]
+    assert f"{ranks} rank{'s' if ranks > 1 else ''}, pinned" in said(done)

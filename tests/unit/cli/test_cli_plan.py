@@ -274,9 +274,14 @@ def test_what_is_no_plan_file_is_no_service_either(planned, tmp_path, monkeypatc
         assert done.exit_code == 2 and f"{option[0]} is decided by the plan" in done.stderr
 
 
-def test_a_plan_that_cannot_be_written_is_an_error(planned, tmp_path):
-    done = planned("plan", "--out", tmp_path / "no" / "p.json")
-    assert done.exit_code == 1 and "cannot write" in done.stderr
+def test_a_plan_that_cannot_be_written_is_refused_before_any_host_is_asked(planned, tmp_path):
+    done = planned("plan", "--out", tmp_path / "no" / "such" / "p.json")
+    assert done.exit_code == 2 and f"there is no folder {tmp_path}/no/such" in done.stderr
+    assert f"next: mkdir -p {tmp_path}/no/such" in done.stderr
+    assert not (tmp_path / "no").exists()
+    done = planned("plan", "--out", tmp_path)
+    assert done.exit_code == 2 and f"{tmp_path} is a folder" in done.stderr
+    assert not planned.hosts["h1"].calls
 
 
 def test_a_plan_is_written_over_an_older_one_and_over_nothing_else(planned, tmp_path):
@@ -284,6 +289,7 @@ def test_a_plan_is_written_over_an_older_one_and_over_nothing_else(planned, tmp_
     mine.write_text("sglang_services: {}\n")
     done = planned("plan", "--out", mine)
     assert done.exit_code == 2 and "is no plan file: nothing was written" in done.stderr
+    assert not planned.hosts["h1"].calls
     assert mine.read_text() == "sglang_services: {}\n"
     for _ in range(2):
         assert planned("plan", "--out", tmp_path / "p.json").exit_code == 0
