@@ -26,13 +26,18 @@ def advice(
     try:
         whole = known or case_of(manifest, answer)
     except NoForecast:
-        hardware, memory = hostside.hardware(manifest, answer), hostside.memory(answer)
-        return advisories(_facts(manifest, answer, hardware, memory, {}, {}))
+        return bare(manifest, answer)
     try:
         result = evaluate(whole, swap=manifest["memory"]["swap"])
     except NoForecast:
         return advisories(facts(manifest, whole, None, answer))
     return advisories(facts(manifest, whole, result, answer))
+
+
+def bare(manifest: Mapping[str, Any], answer: Answer) -> list[Advisory]:
+    """What needs no figure of a forecast: the same is known of every release."""
+    hardware, memory = hostside.hardware(manifest, answer), hostside.memory(answer)
+    return advisories(_facts(manifest, answer, hardware, memory, {}, {}))
 
 
 def facts(

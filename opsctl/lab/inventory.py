@@ -56,7 +56,7 @@ sglang_services:
       # As logged at an earlier start on such a host: `avail mem` before and after the weights.
       calibration: {{gpu_free_before: 94.05GiB, gpu_free_after: 21.71GiB}}
     gates: {{soak: 2s, poll: 0.2s, request_timeout: 10s}}
-    timing: {{drain: 10s, stall: 8s, cap: 60s}}
+    timing: {{drain: 10s, stall: 8s}}
 """
 
 
@@ -74,7 +74,7 @@ sglang_services:
     flags: {{mem-fraction-static: 0.3, max-total-tokens: 4096, enable-metrics: true}}
     memory: {{min_available: 32GiB, swap: forbid}}
     gates: {{soak: 2s, poll: 0.2s, request_timeout: 10s}}
-    timing: {{drain: 10s, stall: 8s, cap: 60s}}
+    timing: {{drain: 10s, stall: 8s}}
 """
 # Engine version → the scenario that hosts play, its group and the description that fits it.
 PLAYED = {"0.5.9": ("reference", "kimi", SERVICES), "0.5.23": ("small-0.5.23", "tiny", SMALL)}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,6 +11,7 @@ from opsctl.engine.changes import Change, changes
 from opsctl.errors import SpecError
 from opsctl.forecast import advised, start
 from opsctl.forecast.case import case as case_of
+from opsctl.forecast.evaluate import evaluate
 from opsctl.forecast.fit import UNKNOWN
 from opsctl.forecast.outlook import Outlook
 from opsctl.forecast.values import Case, Figure, NoForecast
@@ -155,16 +156,35 @@ def _advisories(
     now = said.advisories if said is not None else tuple(advised.advice(manifest, one.facts))
     if old is None or one.before is None:
         return tuple(Marked(each, "") for each in now), ()
-    known = None if said is None else _case(old, one.before)  # of neither, or as well of both
+    known = _case(old, one.before)
     before = {each.id: each for each in advised.advice(old, one.before, known)}
-    after = {each.id for each in now}
-    marked = tuple(Marked(each, STAYS if each.id in before else NEW) for each in now)
+    after, begun = {each.id for each in now}, None
+    if said is None or known is None or not _figured(known):
+        # What only one of them has figures for neither begins nor ends.
+        begun = {each.id for each in advised.bare(manifest, one.facts)}
+        alike = {each.id for each in advised.bare(old, one.before)}
+        after |= begun | (set(before) - alike)
+    marked = tuple(Marked(each, _mark(each.id, before, begun)) for each in now)
     return marked, tuple(each for name, each in before.items() if name not in after)
 
 
+def _mark(name: str, before: Collection[str], begun: Collection[str] | None) -> str:
+    """`begun`: what may be called new; None: everything."""
+    if name in before:
+        return STAYS
+    return NEW if begun is None or name in begun else ""
+
+
+def _figured(known: Case) -> bool:
+    try:
+        return evaluate(known).device.tokens is not None
+    except NoForecast:
+        return False
+
+
 def _case(old: Mapping[str, Any], facts: Mapping[str, Any]) -> Case | None:
-    """The standing release as well known as the new one, or an advisory about sizes would seem to
-    be new: its tokens are those that its start has logged, else those that were forecast."""
+    """The standing release: its tokens are those that its start has logged, else those that were
+    forecast."""
     ranks = ((facts.get("running") or {}).get("ranks") or {}).values()
     logged = {rank.get("kv_tokens") for rank in ranks} or {None}
     tokens = ((old.get("expect") or {}).get("kv") or {}).get("tokens")

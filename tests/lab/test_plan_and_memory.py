@@ -92,7 +92,9 @@ def test_a_plan_tells_everything_and_touches_nothing(fleet: Fleet, plan: Path) -
         assert left["then"] / 2**30 == pytest.approx(78.6, abs=0.1)
         assert left["now"] > 2 * left["then"] and step["verdict"] == "fits"
         assert "hicache-eagle-draft-not-restored" in {a["id"] for a in step["advisories"]}
-        assert step["duration"]["seconds"] > 0 and step["cap"]["seconds"] == 60
+        assert step["duration"]["seconds"] > 0
+        # The stand-in's clock runs fast, which no forecast knows: a cap of its own would be told.
+        assert (step["cap"]["of"], step["cap"]["warning"]) == ("forecast", None)
     text = opsctl(fleet, "plan").stdout
     assert text.count("--hicache-ratio=4.0") == 1, "what two hosts share is shown once"
     assert "the same as on h1: diff" in text

@@ -162,6 +162,24 @@ def test_nothing_is_compared_with_a_model_that_has_gone() -> None:
     assert {one.mark for one in said.advisories} == {""} and not said.ended
 
 
+STRANGE = json.dumps({"architectures": ["NobodyForCausalLM"], "model_type": "nobody"})
+
+
+def test_what_only_one_of_two_models_has_figures_for_neither_begins_nor_ends() -> None:
+    """A context beyond the cache: known of the one model alone, though it holds for both."""
+    texts, sized = {"m": CONFIG, "other": STRANGE}, "context-longer-than-the-cache"
+    known = flags(context_length=200_000)
+    strange = service(flags=dict(known.flags), model=OTHER)
+    both = foreseen(of_models(Serving(service(2.0)), **texts), known)
+    assert {one.advisory.id: one.mark for one in both.advisories}[sized] == "new"
+    said = foreseen(of_models(Serving(strange), **texts), known)
+    marks = {one.advisory.id: one.mark for one in said.advisories}
+    assert marks[sized] == "" and "stays" in marks.values()
+    back = foreseen(of_models(Serving(known), **texts), strange)
+    assert sized not in {one.id for one in back.ended}
+    assert sized not in {one.advisory.id for one in back.advisories}
+
+
 def test_what_another_version_does_to_this_service() -> None:
     newer = service(2.0, engine={"version": "0.5.15"})
     said = detail(service(2.0), newer)
