@@ -18,7 +18,7 @@ from opsctl import engine
 from opsctl.engine import Catalogue, order
 from opsctl.importing.compose import Loader
 from opsctl.importing.files import given
-from opsctl.importing.marks import whole
+from opsctl.importing.marks import theirs, whole
 from opsctl.importing.model import Report
 
 _READS_MAPPINGS = "0.5.23"
@@ -36,13 +36,17 @@ def merged(args: list[str], version: str, files: Mapping[str, str], report: Repo
     try:
         found = yaml.load(text, Loader=Loader)
     except (yaml.YAMLError, ValueError, RecursionError) as error:
-        report.refuse(f"is no YAML: {' '.join(str(error).split())}", key="flags.config", value=path)
+        report.refuse(
+            f"is no YAML: {theirs(' '.join(str(error).split()))}", key="flags.config", value=path
+        )
         return args
     if not isinstance(found, dict | None):
         report.refuse("holds no mapping of flags", key="flags.config", value=path)
         return args
     known = engine.catalogue(version if version in engine.versions() else engine.versions()[-1])
-    report.note("changed", f"--config {path}", "its flags stand in the description themselves")
+    report.note(
+        "changed", f"--config {theirs(path)}", "its flags stand in the description themselves"
+    )
     return [*_arguments(found or {}, known, report), *args[:at], *args[at + 2 :]]
 
 

@@ -16,11 +16,12 @@ from opsctl.importing.environment import Variables, variables
 from opsctl.importing.equivalent import differences
 from opsctl.importing.flags import flags
 from opsctl.importing.keeping import apart, hidden, secrets, weak
-from opsctl.importing.marks import whole
+from opsctl.importing.marks import theirs, whole
 from opsctl.importing.model import Imported, Launch, Report
 from opsctl.importing.naming import asked_for, name_of, version_of
 from opsctl.importing.places import Places, places
-from opsctl.importing.secrets import Vault, by_name, suspects
+from opsctl.importing.secretnames import by_name
+from opsctl.importing.secrets import Vault, suspects
 from opsctl.importing.values import as_json
 from opsctl.importing.versions import fitting, nearest
 
@@ -96,7 +97,7 @@ def _end(
         dict(vault.values),
         tuple(notes),
         tuple(vault.hide_problem(p) for p in report.problems),
-        tuple(report.risks),
+        tuple(map(vault.hide_risk, report.risks)),
         versions,
     )
 
@@ -125,7 +126,7 @@ def _refuse_places(found: dict[str, Any], report: Report) -> None:
             "takes flags from a file",
             key="flags.config",
             value=str(found["config"]),
-            hint=f"give the file: --file {found['config']}=COPY",
+            hint=f"give the file: --file {theirs(found['config'])}=COPY",
         )
     for name, hint in SECRET.items():
         value = found.get(name)
@@ -184,7 +185,7 @@ def _root(launch: Launch, way: Entry, version: str, report: Report) -> str:
     if not root or ":" in root or ".." in root or "\0" in root:
         report.note(
             "changed",
-            f"{re.sub(chr(0), '', launch.argv[0])} → {usual}/bin/python",
+            f"{theirs(re.sub(chr(0), '', launch.argv[0]))} → {usual}/bin/python",
             "the text does not say which environment that is",
         )
         return ""
@@ -204,7 +205,7 @@ def _user(launch: Launch, report: Report) -> str:
     if user in _LOGINS or not re.fullmatch(r"[a-z_][a-z0-9_-]{0,30}", user):
         report.note(
             "changed",
-            f"user {user} → sglang",
+            f"user {theirs(user)} → sglang",
             "a system user of its own: no root, and "
             "none that logs in; it must be able to read the model",
         )

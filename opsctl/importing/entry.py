@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 
-from opsctl.importing.marks import plain
+from opsctl.importing.marks import plain, theirs
 
 _PYTHON = re.compile(r"(python|pypy)[0-9.]*")
 _WITH_VALUE = {"-W", "-X", "--check-hash-based-pycs"}
@@ -104,7 +104,7 @@ def _module(name: str, args: Sequence[str], program: str, switches: Sequence[str
     for start, what in _NOT_SERVERS.items():
         if name.startswith(start):
             return Other(what)
-    return Other(f"the Python module {plain(name)}, which is not SGLang's server")
+    return Other(f"the Python module {theirs(plain(name))}, which is not SGLang's server")
 
 
 def _file(path: str, args: list[str], root: str, switches: tuple[str, ...] = ()) -> Entry | Other:
@@ -119,12 +119,12 @@ def _file(path: str, args: list[str], root: str, switches: tuple[str, ...] = ())
     for start, what in _NOT_SERVERS.items():
         if any(part.startswith(start) for part in parts):
             return Other(what)
-    return Other(f"{plain(path)}, a program that is not read")
+    return Other(f"{theirs(plain(path))}, a program that is not read")
 
 
 def _sglang(args: list[str], root: str, switches: tuple[str, ...] = ()) -> Entry | Other:
     if args[:1] != ["serve"]:
-        verb = plain(args[0]) if args else "nothing"
+        verb = theirs(plain(args[0])) if args else "nothing"
         return Other(f"sglang {verb}, not its server")
     args = args[1:]
     kept: list[str] = []
@@ -136,7 +136,8 @@ def _sglang(args: list[str], root: str, switches: tuple[str, ...] = ()) -> Entry
             continue
         chosen = value if equals else (args.pop(0) if args else "")
         if chosen not in ("llm", "auto"):
-            return Other(f"SGLang's server for {plain(chosen)} models, which opsctl does not run")
+            kind = theirs(plain(chosen))
+            return Other(f"SGLang's server for {kind} models, which opsctl does not run")
     if kept and not kept[0].startswith("-"):
         kept[0] = f"--model-path={kept[0]}"
     return Entry(kept, root, "sglang serve", switches)

@@ -6,9 +6,10 @@ import re
 from dataclasses import dataclass, field
 from typing import Any
 
-from opsctl.importing.marks import unknown_parts, whole
+from opsctl.importing.marks import theirs, unknown_parts, whole
 from opsctl.importing.model import Launch, Report
-from opsctl.importing.secrets import Vault, by_form, by_name, tells
+from opsctl.importing.secretnames import by_name
+from opsctl.importing.secrets import Vault, by_form, tells
 from opsctl.release.quoting import Unquotable
 from opsctl.release.quoting import environment as quoted
 
@@ -102,8 +103,8 @@ def _left_out(name: str, value: str) -> str:
         return "opsctl's unit sets it itself"
     if name in _CACHES and value.startswith(_CLOSED):
         return (
-            f"{value} is closed to the unit, or is gone with it: caches of compiled kernels "
-            "stand in /var/cache/opsctl/SERVICE, across releases"
+            f"{theirs(value)} is closed to the unit, or is gone with it: caches of compiled "
+            "kernels stand in /var/cache/opsctl/SERVICE, across releases"
         )
     return ""
 
@@ -171,7 +172,7 @@ def _gpus(found: Variables, launch: Launch, report: Report) -> None:
     found.gpus = numbers
     report.note(
         "changed",
-        f"CUDA_VISIBLE_DEVICES={value} → gpus: {numbers}",
+        f"CUDA_VISIBLE_DEVICES={theirs(value or '')} → gpus: {numbers}",
         "a place of its own in the description",
     )
 

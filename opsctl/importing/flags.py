@@ -15,7 +15,7 @@ from opsctl.engine.renames import having, successor
 from opsctl.engine.values import text
 from opsctl.importing import foreign
 from opsctl.importing.arguments import Given, Stray, last, walk
-from opsctl.importing.marks import placeholder, plain, unknown_parts, whole
+from opsctl.importing.marks import placeholder, plain, theirs, unknown_parts, whole
 from opsctl.importing.model import Report
 from opsctl.importing.secrets import Vault, secret_flag, shown
 from opsctl.importing.values import UNSET, read
@@ -75,7 +75,7 @@ def _placeholders(one: Given, report: Report) -> list[tuple[str, str]]:
     if report.exact or one.flag.kind in (*JSON_KINDS, "json_text") or one.flag.name in SECRETS:
         return []
     found = [value for value in one.values if placeholder(value)]
-    return [(f"{value!r} is a placeholder", "write the real value") for value in found]
+    return [(f"{theirs(repr(value))} is a placeholder", "write the real value") for value in found]
 
 
 def _taken_by(one: Given) -> str:
@@ -114,14 +114,16 @@ def _told(known: Catalogue, one: Given, value: Any, report: Report) -> None:
         except ValueError:
             same = False
         if not same:
-            report.note("changed", f"{name}: {one.values[0]} → {typed}", "the same number, plainly")
+            report.note(
+                "changed", f"{name}: {theirs(one.values[0])} → {typed}", "the same number, plainly"
+            )
 
 
 def _beaten(before: Given, after: Given, report: Report) -> None:
     lost = (
         ""
         if secret_flag(before.flag) or not before.values
-        else f" {plain(' '.join(before.values))}"
+        else f" {theirs(plain(' '.join(before.values)))}"
     )
     again = "is given again" if before.flag == after.flag else f"sets the same as {after.written}"
     report.note("dropped", f"{before.written}{lost}", f"{again} later on, and the last one counts")

@@ -7,6 +7,7 @@ from typing import Any
 
 from opsctl.importing.environment import Variables
 from opsctl.importing.flags import SECRETS
+from opsctl.importing.marks import theirs
 from opsctl.importing.model import Report
 from opsctl.importing.places import Places, is_hub_name
 from opsctl.importing.secrets import Vault, holds, template, within
@@ -19,7 +20,7 @@ def hidden(name: str, value: Any, vault: Vault, report: Report) -> Any:
     if is_hub_name(name, value):
         report.note(
             "told",
-            f"{name}: {value}",
+            f"{name}: {theirs(value)}",
             "a hub's name: the engine fetches it at its start; a folder of the host is surer",
         )
     found = within(value, name if isinstance(value, str) else "")
@@ -28,7 +29,7 @@ def hidden(name: str, value: Any, vault: Vault, report: Report) -> Any:
         value = _replaced(value, secret, kept)
         report.note(
             "moved",
-            f"{name}: {key or 'its value'}",
+            f"{name}: {theirs(key) if key else 'its value'}",
             f"{kept}; the engine takes it on its "
             "command line only, so it stays readable on the host",
         )

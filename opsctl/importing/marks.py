@@ -7,6 +7,7 @@ be mistaken for text, and whoever meets one knows that the value is not known.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 
 _MARK = re.compile("\0([a-z]+):([^\0]*)\0")
 
@@ -18,7 +19,7 @@ REASONS = {
     "arithmetic": ("is computed by the shell", "write the number"),
     "expansion": ("is an expansion that only a shell does", "write what it becomes"),
     "glob": ("is a pattern that the shell fills in from the files it finds", "write what it means"),
-    "folder": ("is a path from the folder of the command or file", "write it in full"),
+    "folder": ("is a path from the folder of the command or file", "write it in full, or give that folder: --cwd DIR"),
     "home": ("is somebody's home", "give it with --var HOME=/home/USER"),
     "placeholder": ("is a placeholder", "write the real value"),
     "specifier": ("is a specifier of systemd that depends on the host", "write what it becomes"),
@@ -28,6 +29,25 @@ REASONS = {
 
 def mark(kind: str, text: str) -> str:
     return f"\0{kind}:{text.replace(chr(0), '')}\0"
+
+
+# Around what a sentence of ours takes over from the text: it alone is masked as somebody's words.
+_OPEN, _CLOSE = "\x0e", "\x0f"
+_THEIRS = re.compile(f"{_OPEN}([^{_OPEN}{_CLOSE}]*){_CLOSE}")
+
+
+def theirs(text: str) -> str:
+    """A part of the imported text, for a sentence of ours."""
+    return f"{_OPEN}{text.replace(_OPEN, '').replace(_CLOSE, '')}{_CLOSE}"
+
+
+def sorted_out(sentence: str, ours: Callable[[str], str], others: Callable[[str], str]) -> str:
+    """The sentence without the signs around their parts, each part changed by its own function."""
+    pieces = _THEIRS.split(sentence)
+    return "".join(
+        (others if n % 2 else ours)(piece.replace(_OPEN, "").replace(_CLOSE, ""))
+        for n, piece in enumerate(pieces)
+    )
 
 
 def marks(word: str) -> list[tuple[str, str]]:
@@ -63,5 +83,5 @@ def unknown_parts(word: str) -> list[tuple[str, str]]:
     for kind, written in marks(word):
         what, hint = REASONS.get(kind, ("is not known", ""))
         shown = f"${written}" if kind in ("variable", "argument", "required") else written
-        found.append((f"{shown} {what}", hint.format(name=written)))
+        found.append((f"{theirs(shown)} {what}", hint.format(name=theirs(written))))
     return found

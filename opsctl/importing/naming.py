@@ -7,6 +7,7 @@ import unicodedata
 from collections.abc import Collection
 
 from opsctl.importing.entry import Entry
+from opsctl.importing.marks import theirs
 from opsctl.importing.model import Launch, Report
 from opsctl.importing.secrets import by_form, holds
 from opsctl.importing.versions import fitting, named, nearest, said
@@ -49,7 +50,7 @@ def version_of(launch: Launch, way: Entry, report: Report) -> str:
     report.note(
         "told",
         f"SGLang {found[0]}",
-        f"as {found[1]} says; if it is another, give --engine-version VERSION",
+        f"as {theirs(found[1])} says; if it is another, give --engine-version VERSION",
     )
     return found[0]
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from opsctl.engine import Catalogue
 from opsctl.engine.jsonforms import file_of
-from opsctl.importing.marks import placeholder, unknown_parts
+from opsctl.importing.marks import placeholder, theirs, unknown_parts
 from opsctl.importing.model import Container, Launch, Report
 from opsctl.importing.secrets import by_form
 
@@ -83,16 +83,20 @@ def _model(found: dict[str, Any], placed: Places, models: str, model: str, repor
         if path == _plain_path(path) or reason:
             report.note(
                 "changed",
-                f"model-path: {written} → {placed.model}",
+                f"model-path: {theirs(written)} → {theirs(placed.model)}",
                 f"it is the model's folder on the host{reason}; it must be there before "
                 "a deployment",
             )
     elif placed.model != written:
-        report.note("changed", f"model-path: {written} → {placed.model}", "as --model-path says")
+        report.note(
+            "changed",
+            f"model-path: {theirs(written)} → {theirs(placed.model)}",
+            "as --model-path says",
+        )
     if placed.model.startswith(("/home/", "/root")):
         report.note(
             "told",
-            f"model-path: {placed.model}",
+            f"model-path: {theirs(placed.model)}",
             "in a home: the user of the service must be able to read it",
         )
     placed.served_name = served
@@ -107,7 +111,7 @@ def _model(found: dict[str, Any], placed: Places, models: str, model: str, repor
         placed.told.add("served-model-name")
         report.note(
             "changed",
-            f"served-model-name: {written}",
+            f"served-model-name: {theirs(written)}",
             "clients keep the name that they "
             "used: the engine takes the path for it where none is set",
         )
@@ -216,7 +220,11 @@ def _absolute(name: str, text: str, launch: Launch, report: Report) -> str:
         )
         return text
     full = posixpath.normpath(posixpath.join(launch.cwd, text))
-    report.note("changed", f"{name}: {text} → {full}", "a service starts in a folder of its own")
+    report.note(
+        "changed",
+        f"{name}: {theirs(text)} → {theirs(full)}",
+        "a service starts in a folder of its own",
+    )
     return _from_container(name, full, launch.container, report, path=True)
 
 
@@ -261,20 +269,22 @@ def _from_container(
         return text
     if missing := [*unknown_parts(mount.source), *_to_replace(mount.source)]:
         for message, hint in missing:
-            report.refuse(f"{text}: {message}", key=key, hint=hint)
+            report.refuse(f"{theirs(text)}: {message}", key=key, hint=hint)
         return text
     moved = mount.source.rstrip("/") + text[len(mount.target.rstrip("/")) :] or "/"
     if moved != text and name != "model-path":
         report.note(
             "changed",
-            f"{name}: {text} → {moved}",
-            f"the container had the host's folder {mount.source} at {mount.target}",
+            f"{name}: {theirs(text)} → {theirs(moved)}",
+            f"the container had the host's folder {theirs(mount.source)} at {theirs(mount.target)}",
         )
     return moved
 
 
 def _to_replace(path: str) -> list[tuple[str, str]]:
-    return [(f"{path} is a placeholder", "write the real path")] if placeholder(path) else []
+    return (
+        [(f"{theirs(path)} is a placeholder", "write the real path")] if placeholder(path) else []
+    )
 
 
 def is_hub_name(name: str, value: Any) -> bool:

@@ -12,7 +12,8 @@ from typing import Any
 from opsctl.importing.describe import Asked
 from opsctl.importing.model import Container, Imported, Mount, Note, Report
 from opsctl.importing.process import from_process
-from opsctl.importing.secrets import by_form, by_name
+from opsctl.importing.secretnames import by_name
+from opsctl.importing.secrets import by_form
 from opsctl.importing.text import from_text
 from opsctl.importing.unit import envfile, own
 from opsctl.importing.unit import read as unit_read

@@ -11,10 +11,10 @@ from pathlib import PurePosixPath
 from opsctl.importing import docker
 from opsctl.importing.entry import Entry, Other, entry
 from opsctl.importing.files import given
-from opsctl.importing.marks import plain, unknown_parts, whole
+from opsctl.importing.marks import plain, theirs, unknown_parts, whole
 from opsctl.importing.model import Launch, Report
 from opsctl.importing.pasted import mended
-from opsctl.importing.secrets import by_name
+from opsctl.importing.secretnames import by_name
 from opsctl.importing.shell import Scope, Simple, Unreadable, commands, expand, expand_one
 from opsctl.importing.shell.words import Word
 from opsctl.importing.wrappers import Unwrapped, unwrap
@@ -167,7 +167,7 @@ def _around(simple: Simple, before: str, report: Report) -> None:
     if simple.redirects:
         report.note(
             "dropped",
-            " ".join(simple.redirects),
+            theirs(" ".join(simple.redirects)),
             "what the engine prints is in the journal: opsctl logs",
         )
 

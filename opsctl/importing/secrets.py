@@ -6,37 +6,23 @@ goes over every text that leaves the room.
 
 from __future__ import annotations
 
+import ast
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cache
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
 from opsctl.engine import Flag
 from opsctl.errors import Problem
-from opsctl.importing.model import Note
-from opsctl.spec.kinds import public_env_name
+from opsctl.importing.marks import sorted_out, theirs
+from opsctl.importing.model import Note, Risk
+from opsctl.importing.secretnames import by_name, many
 
-# Beyond the names that a description refuses in `env` (spec.kinds): they would be taken there.
-_NAME = re.compile(
-    r"(^|_)(PASS|PASSPHRASE|PASSCODE|PRIVATE_?KEY|CREDENTIALS?|AUTH(ORIZATION)?|BEARER|WEBHOOKS?"
-    r"(_URL)?|LICEN[SC]E|COOKIES?|HEADERS|DSN|CONN(ECTION)?_?STR(ING)?|JWT|PAT|SAS|SIGNATURE|SALT"
-    r"|KEY|(TOKEN|API_?KEY|KEY|SECRET|PASSWORD)_?[0-9]+)$"
-    r"|(^|_)(SECRETS?|PASSWORDS?|PASSWD|PASSPHRASE)_|(?<!SA)CRED(ENTIAL)?S?(_|$)|PW$"
-    r"|(?<!^)(?<!^OLD)PWD$"
-)
-# Of AWS only these are told to everybody: a name that is missing here is taken for a secret.
-_AWS = re.compile(r"AWS_.*")
-_AWS_PUBLIC = re.compile(
-    r"AWS_(.*REGION|.*PROFILE|ENDPOINT_URL.*|.*_(FILE|PATH|BUNDLE|DISABLED|ENDPOINT|MODE|NAME|ARN"
-    r"|TIMEOUT|ATTEMPTS|NUM_ATTEMPTS|STYLE|OUTPUT|URI)|REQUEST_CHECKSUM.*|RESPONSE_CHECKSUM.*)"
-)
-# A name that ends so says where a secret is, or of which kind.
-_PLACE = re.compile(
-    r"_(FILE|PATH|DIR|DIRECTORY|FOLDER|NAME|TYPE|ALGORITHM|LENGTH|SIZE|ENABLED|DISABLED)$"
-)
 _PREFIXED = (
     r"hf_[A-Za-z0-9_]{8,}|sk-[A-Za-z0-9_-]{16,}|(?<![\w-])sk-(?=[\w-]*[A-Z0-9])[\w-]{4,}|gh[pousr]_[A-Za-z0-9]{16,}|github_pat_\w{20,}"
     r"|glpat-[\w-]{16,}|(?:AKIA|ASIA)[A-Z0-9]{12,}|xox[abeprs]-[\w-]{10,}|xapp-[\w-]{10,}"
@@ -63,19 +49,6 @@ _HARMLESS = re.compile(r"[^\n]{1,7}|[\d.,]+|[\u2012-\u2015-][^\s=]{0,40}|[\w.-]*
 _MASK = "***"
 _LEAST = 4  # shorter texts stand in ordinary words, and hiding them would garble every message
 _WITHIN = 8  # a secret of fewer characters is looked for as a whole value only
-
-
-def by_name(name: str) -> bool:
-    upper = re.sub(r"[^A-Z0-9_]", "_", name.upper())
-    if _AWS.fullmatch(upper):
-        return _AWS_PUBLIC.fullmatch(upper) is None
-    if _NAME.search(upper) and not _PLACE.search(upper):
-        return True
-    try:
-        public_env_name(upper or "_")
-    except ValueError:
-        return not upper[:1].isdigit()
-    return False
 
 
 def by_form(value: str, name: str = "") -> bool:
@@ -170,26 +143,64 @@ class Vault:
         return value
 
     def hide(self, text: str) -> str:
+        """A sentence of ours with their parts masked. In those nothing is shown after a mask: what
+        follows a secret may be the rest of it. Our own words are never taken for a secret."""
+        return sorted_out(text, self._ours, self._theirs)
+
+    def _ours(self, text: str) -> str:
+        return self._masked(text, lambda match: _word_around(match) in vocabulary())
+
+    def _theirs(self, text: str) -> str:
+        before, found, after = self._masked(text, lambda _: False).partition(_MASK)
+        return f"{before}{found}{' …' if after.strip() else ''}"
+
+    def _masked(self, text: str, spared: Callable[[re.Match[str]], bool]) -> str:
         for secret in sorted(self.hidden, key=len, reverse=True):
             if len(secret) >= _LEAST:
-                for spelling in _spellings(secret):
-                    text = text.replace(spelling, _MASK)
+                for spelling in filter(text.__contains__, _spellings(secret)):
+                    text = re.sub(re.escape(spelling), lambda m: m[0] if spared(m) else _MASK, text)
         text = _FORM.sub(_MASK, text)
         return _RUN.sub(lambda m: _MASK if _of_chance(m[0]) else m[0], text)
 
     def hide_note(self, note: Note) -> Note:
         return Note(note.kind, self.hide(note.what), self.hide(note.why))
 
+    def hide_risk(self, risk: Risk) -> Risk:
+        return replace(risk, setting=self.hide(risk.setting))
+
     def hide_problem(self, problem: Problem) -> Problem:
         parts = {key: self.hide(text) for key, text in vars(problem).items()}
-        return replace(problem, **parts)
+        return replace(problem, **{**parts, "value": self.hide(theirs(problem.value))})
 
 
+@cache
+def vocabulary() -> frozenset[str]:
+    """The words of this room's own sentences: who masks them garbles a message, and hides nothing,
+    since everybody can read them here."""
+    texts = [file.read_text(encoding="utf-8") for file in Path(__file__).parent.rglob("*.py")]
+    said = (node.value for text in texts for node in ast.walk(ast.parse(text))
+            if isinstance(node, ast.Constant) and isinstance(node.value, str))  # fmt: skip
+    return frozenset(word for text in said for word in re.findall("[A-Za-z]+", text))
+
+
+def _word_around(match: re.Match[str]) -> str:
+    """The word in which a match stands; "" if it is no part of a single word."""
+    if not (match[0].isascii() and match[0].isalpha()):
+        return ""
+    before = re.search("[A-Za-z]*$", match.string[: match.start()])
+    after = re.match("[A-Za-z]*", match.string[match.end() :])
+    return f"{before[0] if before else ''}{match[0]}{after[0] if after else ''}"
+
+
+# A name, what parts it from its value, and the value: not the line after an empty one.
 _NAMED = re.compile(
-    r"(?<![\w.-])-*+([A-Za-z_][\w.-]*+)[\"']?[\s=:\\]+(?:\$?[\"'])?([^\s\"',;&|{}$\\/-][^\s\"',;&|}]*)"
+    r"(?<![\w.-])-*+([A-Za-z_][\w.-]*+)[\"']?(?![ \t]*=[ \t]*\r?\n)[\s=:\\]+"
+    r"(?:\$?[\"'])?([^\s\"',;&|{}$\\/-][^\s\"',;&|}]*)"
 )
-
-
+_LISTED = re.compile(
+    r"(?<![\w.-])([A-Za-z_][\w.-]*+)[\"'\\]{0,4}+\s{0,8}+[=:]\s{0,8}+[\"'\\]{0,4}+[\[{]([^\]}]{0,4000})"
+)
+_ITEM = re.compile(r"[^\s\"',:{}\[\]\\]+")
 _PASSWORD = re.compile(r"://[^/\s:@]*+:([^/\s@]++)@|[Bb]earer\s++([^\s\"',;]{8,})")
 
 
@@ -202,6 +213,9 @@ def suspects(text: str) -> set[str]:
         if by_name(name) or (len(name) > 4 and "api-key".startswith(name)):
             found.add(match[2])
         at = match.end(1)
+    for name, items in _LISTED.findall(text):
+        if many(name):
+            found |= {item for item in _ITEM.findall(items) if len(item) >= _WITHIN}
     return found
 
 
@@ -215,14 +229,20 @@ def template(variable: str) -> str:
 
 
 def within(value: Any, name: str = "") -> list[tuple[str, str]]:
-    """(name, text) of the secrets inside a flag's value: by the keys of its mappings, by form."""
+    """(name, text) of the secrets inside a flag's value: by the keys of its mappings, by form. What
+    stands in a table of secrets is one, whatever its key is."""
     if isinstance(value, str):
         head, equals, _ = value.partition("=")
         named = bool(name and by_name(name)) or bool(equals and by_name(head))
         found = value and (named or by_form(value, name) or tells(value))
         return [(name, value)] if found else []
     if isinstance(value, Mapping):
-        return [one for key, part in value.items() for one in within(part, str(key))]
+        named_all = bool(name) and many(name)
+        return [
+            one
+            for key, part in value.items()
+            for one in within(part, name if named_all and not by_name(str(key)) else str(key))
+        ]
     if isinstance(value, list):
         return [one for part in value for one in within(part, name)]
     return []

@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 
+from opsctl.importing.marks import theirs
 from opsctl.importing.model import Report
 from opsctl.importing.unit.fatetexts import BOUND, PRIORITY
 
@@ -151,7 +152,7 @@ def _take(now: Unwrapped, name: str, wrapper: Wrapper, at: int, report: Report) 
     if words[at : at + 1] == ["--"]:
         at += 1
     at = min(at + wrapper.skip, len(words))
-    report.note(wrapper.kind, " ".join([name, *words[start:at]]), wrapper.why)
+    report.note(wrapper.kind, theirs(" ".join([name, *words[start:at]])), wrapper.why)
     now.wrapped.append(name)
     now.argv = words[at:]
     if wrapper.why == _RANKS and now.argv[:1] == ["-m"]:
@@ -199,7 +200,9 @@ def _sudo(now: Unwrapped, report: Report) -> None:
             user = word[2:]
     now.user, now.argv = user, words
     now.wrapped.append("sudo")
-    report.note("dropped", f"sudo (as {user})", "systemd starts the service as its own user")
+    report.note(
+        "dropped", f"sudo (as {theirs(user)})", "systemd starts the service as its own user"
+    )
 
 
 def _su(now: Unwrapped, report: Report) -> None:
@@ -218,7 +221,7 @@ def _su(now: Unwrapped, report: Report) -> None:
             user = word
     now.user = user
     now.wrapped.append("su")
-    report.note("dropped", f"su (as {user})", "systemd starts the service as its own user")
+    report.note("dropped", f"su (as {theirs(user)})", "systemd starts the service as its own user")
     now.script, now.argv = script, words
 
 

@@ -18,7 +18,8 @@ from opsctl.importing.entry import Entry, Other, entry
 from opsctl.importing.environment import OURS, expected, variables
 from opsctl.importing.equivalent import namespace
 from opsctl.importing.model import Launch, Report
-from opsctl.importing.secrets import Vault, by_form, by_name
+from opsctl.importing.secretnames import by_name
+from opsctl.importing.secrets import Vault, by_form
 from opsctl.importing.unit.words import command, environment
 from opsctl.release.model import SECRETS, Release
 from opsctl.rollout.model import Takeover

@@ -25,6 +25,11 @@ LEAST = 1 << 20  # bytes; no size of a description is below, but 0
 FEW = "less than 1 MiB is never meant"
 _ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _SECRET_ENV = re.compile(r"(^|_)(TOKEN|SECRET|PASSWORD|PASSWD|API_?KEY|(ACCESS|SECRET)_KEY)$")
+# Tokens of a text, not of a login: what stands for each, and the unit in which things are counted.
+_TEXT_TOKEN = re.compile(
+    r"(^|_)(PER(_KI)?|BOS|EOS|PAD|UNK|MASK|SEP|CLS|IM|IMAGE|VIDEO|AUDIO|DRAFT|NEXT|FIRST|NEW|TO|REGISTER"
+    r"|SPECIAL|STOP|THINK|LAST)_TOKEN$"
+)
 _HOST_NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]{0,252}[A-Za-z0-9])?")
 _USER = re.compile(r"[a-z_][a-z0-9_-]{0,31}")
 _VERSION = re.compile(r"[0-9][0-9A-Za-z.+]{0,40}")
@@ -108,9 +113,15 @@ def env_name(value: str) -> str:
     return value
 
 
+def secret_name(name: str) -> bool:
+    """Whether it reads like the name of a secret; it need be no name that a variable can have."""
+    upper = name.upper()
+    return _SECRET_ENV.search(upper) is not None and _TEXT_TOKEN.search(upper) is None
+
+
 def public_env_name(value: str) -> str:
     """A name whose value may stand in the unit, which every user of the host can read."""
-    if _SECRET_ENV.search(env_name(value).upper()):
+    if secret_name(env_name(value)):
         raise ValueError("reads like a secret; write it in secrets.env, so that it stays out of "
                          "the unit")  # fmt: skip
     return value

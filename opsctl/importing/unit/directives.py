@@ -10,9 +10,10 @@ import math
 import re
 from collections.abc import Callable, Iterator
 
-from opsctl.importing.marks import plain
+from opsctl.importing.marks import plain, theirs
 from opsctl.importing.model import Note, Report
-from opsctl.importing.secrets import Vault, by_name, suspects
+from opsctl.importing.secretnames import by_name
+from opsctl.importing.secrets import Vault, suspects
 from opsctl.importing.unit.fates import CONTAINER, FATES, OURS, READ, STOP_MARGIN, UNKNOWN
 from opsctl.importing.unit.read import Unit
 from opsctl.importing.unit.words import logical
@@ -102,19 +103,16 @@ def _beside(unit: Unit, mask: Mask) -> Iterator[Note]:
         )
     for line in unit.ignored:
         why = "no setting in a section: systemd ignores the line"
-        yield Note("dropped", _cut(mask(plain(line))), why)
+        yield Note("dropped", _cut(mask(theirs(plain(line)))), why)
 
 
 def shown(key: str, value: str, mask: Mask) -> str:
     """KEY=VALUE for a note; what may be a secret is masked before it is cut."""
     secret = by_name(key) or key.startswith(("SetCredential", "Secret"))
-    return f"{key}={_MASK if secret else _cut(mask(plain(' '.join(value.split()))))}"
+    return f"{key}={_MASK if secret else _cut(mask(theirs(plain(' '.join(value.split())))))}"
 
 
 def _cut(text: str) -> str:
-    """After a mask nothing is shown: what follows a secret may be the rest of it."""
-    before, found, _ = text.partition(_MASK)
-    text = f"{before}{_MASK} …" if found else text
     return text if len(text) <= _LONGEST else text[: _LONGEST - 1] + "…"
 
 

@@ -8,7 +8,7 @@ from pathlib import PurePosixPath
 
 from opsctl.importing import docker, script
 from opsctl.importing.files import given
-from opsctl.importing.marks import mark, plain
+from opsctl.importing.marks import mark, plain, theirs
 from opsctl.importing.model import Launch, Report
 from opsctl.importing.shell import Scope, Simple
 from opsctl.importing.unit import directives, envfile, own, words
@@ -92,7 +92,7 @@ def _put(key: str, text: str, known: Mapping[str, str], report: Report) -> str:
     try:
         return words.specifiers(text, known)
     except words.Malformed as error:
-        report.note("dropped", f"{key}={plain(text)}", f"systemd ignores it: {error}")
+        report.note("dropped", f"{key}={theirs(plain(text))}", f"systemd ignores it: {error}")
         return ""
 
 
@@ -119,7 +119,7 @@ def _argv(
     around = {**_of_the_user(unit), **env}
     for name, written in words.used(split):
         if not words.is_name(name):
-            report.note("told", plain(written), _NO_VARIABLE)
+            report.note("told", theirs(plain(written)), _NO_VARIABLE)
         elif name not in around:
             if complete:
                 report.note("told", f"${name}", "is set nowhere: systemd puts nothing in its place")
@@ -152,7 +152,7 @@ def _environment(
         for word in wrong:
             report.note(
                 "dropped",
-                f"{plain(word)} in Environment=",
+                f"{theirs(plain(word))} in Environment=",
                 "no assignment: systemd ignores it (a # there begins no comment)",
             )
     for line in unit.all("EnvironmentFile"):
@@ -170,7 +170,7 @@ def _environment(
     if unit.all("PassEnvironment"):
         report.note(
             "told",
-            f"PassEnvironment={' '.join(unit.all('PassEnvironment'))}",
+            f"PassEnvironment={theirs(' '.join(unit.all('PassEnvironment')))}",
             "comes from the manager's own variables, which no text tells",
         )
     return found, complete
@@ -180,7 +180,7 @@ def _of_file(
     path: str, optional: bool, files: Mapping[str, str], report: Report
 ) -> tuple[dict[str, str], bool]:
     """Its variables, and whether it was given."""
-    shown = plain(path)
+    shown = theirs(plain(path))
     text = given(files, path, variables=True)
     if text is None and optional:
         report.note(
@@ -208,7 +208,7 @@ def _of_file(
         )
     for name in read.ignored:
         known = re.fullmatch(r"(?:(?:export|set|declare -x)\s+)?[\w.+-]{1,80}", name)
-        what = f"{plain(name)} in {shown}" if known else f"a line of {shown}"
+        what = f"{theirs(plain(name))} in {shown}" if known else f"a line of {shown}"
         report.note("dropped", what, "is no name of a variable: systemd ignores the line (it is no "
                     "shell, and knows no export)")  # fmt: skip
     return read.values, True

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 
+from opsctl.importing.marks import theirs
 from opsctl.importing.model import Risk
 from opsctl.importing.unit.read import Unit
 from opsctl.importing.unit.risktexts import TEXTS
@@ -32,7 +33,7 @@ def _type(unit: Unit) -> Iterator[Risk]:
     kind = unit.last("Type", "simple")
     if kind in ("simple", "exec"):
         limit = unit.last("TimeoutStartSec")
-        shown = f"Type={kind}" + (f", TimeoutStartSec={limit}" if limit else "")
+        shown = f"Type={kind}" + (f", TimeoutStartSec={theirs(limit)}" if limit else "")
         yield _risk("type", shown)
     if kind == "notify":
         yield _risk("type-notify", "Type=notify")
@@ -52,7 +53,9 @@ def _restart(unit: Unit) -> Iterator[Risk]:
     ]
     if restart in ("always", "on-failure") and (not any(limits) or "0" in limits):
         shown = (
-            f"Restart={restart}" + (f", RestartSec={pause}" if pause else "") + ", no start limit"
+            f"Restart={restart}"
+            + (f", RestartSec={theirs(pause)}" if pause else "")
+            + ", no start limit"
         )
         yield _risk("restart-limit", shown)
     if restart == "always":
@@ -82,9 +85,9 @@ def _limits(unit: Unit) -> Iterator[Risk]:
         yield _risk("nofile", "no LimitNOFILE=")
     for key in ("MemoryMax", "MemoryHigh", "MemoryLimit"):
         if value := unit.last(key):
-            yield _risk("memory-limit", f"{key}={value}")
+            yield _risk("memory-limit", f"{key}={theirs(value)}")
     if (score := unit.last("OOMScoreAdjust")).startswith("-"):
-        yield _risk("oom-score", f"OOMScoreAdjust={score}")
+        yield _risk("oom-score", f"OOMScoreAdjust={theirs(score)}")
 
 
 def _confinement(unit: Unit) -> Iterator[Risk]:
@@ -96,7 +99,9 @@ def _confinement(unit: Unit) -> Iterator[Risk]:
     policy = unit.last("DevicePolicy")
     allowed = unit.all("DeviceAllow")
     if (policy in ("closed", "strict") or allowed) and not any("nvidia" in a for a in allowed):
-        yield _risk("devices-closed", f"DevicePolicy={policy}" if policy else "DeviceAllow=")
+        yield _risk(
+            "devices-closed", f"DevicePolicy={theirs(policy)}" if policy else "DeviceAllow="
+        )
     if unit.last("MemoryDenyWriteExecute") in ("yes", "true", "1", "on"):
         yield _risk("jit", "MemoryDenyWriteExecute=yes")
     if unit.last("PrivateTmp") in ("yes", "true", "1", "on"):
@@ -116,7 +121,7 @@ def _output(unit: Unit) -> Iterator[Risk]:
     for key in ("StandardOutput", "StandardError"):
         value = unit.last(key)
         if value.startswith(_LOGGED) or value == "null":
-            yield _risk("log-file", f"{key}={value}")
+            yield _risk("log-file", f"{key}={theirs(value)}")
             return
     if any(re.search(r"(?<![0-9&])>>? *\S|\| *tee\b", line) for line in unit.all("ExecStart")):
         yield _risk("log-file", "output redirected in ExecStart=")

@@ -12,7 +12,8 @@ import pytest
 
 from opsctl import engine
 from opsctl.importing import Asked, Imported, from_text
-from opsctl.importing.secrets import by_form, by_name, secret_flag
+from opsctl.importing.secretnames import by_name
+from opsctl.importing.secrets import by_form, secret_flag
 from opsctl.importing.written import description
 from opsctl.views.importing import document
 
@@ -34,11 +35,22 @@ NAMED = [
     *("AWS_SOMETHING_NEW", "HF_TOKEN", "HUGGING_FACE_HUB_TOKEN", "WANDB_API_KEY", "WANDB_KEY"),
     *("OTEL_EXPORTER_OTLP_HEADERS", "DB_PASSWORD_2", "DATABASE_DSN", "MY_SECRET_VALUE", "X_COOKIE"),
     *("AZURE_STORAGE_CONNECTION_STRING", "SIGNING_KEY", "API_KEY_2", "GITHUB_PAT", "X_AUTH"),
+    *("API_KEYS", "TOKENS", "AUTH_TOKENS", "MYSECRETS", "PGPASSWORD", "A_PASSWD", "DB_PWD"),
+    *("SSH_PASSPHRASE", "MYPASSPHRASE", "CREDENTIALS", "HFTOKEN", "DBPASS", "secretKey"),
+    *("accessKey", "dbPassword", "SGLANG_S3_SECRET_ACCESS_KEY"),
 ]
 PUBLIC = [
     *("AWS_REGION", "AWS_DEFAULT_REGION", "AWS_PROFILE", "AWS_ENDPOINT_URL_S3", "AWS_CA_BUNDLE"),
     *("NCCL_IB_HCA", "PATH", "SGLANG_MAX_TOKENS", "NUM_TOKENS", "MONKEY", "KEY_FILE", "DB_NAME"),
     *("SSL_KEY_PATH", "DISPATCH", "COMPAT", "SGLANG_TOKENIZER", "KEYBOARD", "PASSED", "é00'"),
+    *("max_tokens", "num_tokens", "maxTokens", "TOKENIZERS_PARALLELISM", "eos_token", "image_keys"),
+    *("additional_special_tokens", "prefix_keys", "prefetch_timeout_per_ki_token", "cache_key"),
+    *(
+        "SGLANG_USE_AITER_FP8_PER_TOKEN",
+        "SGLANG_LOG_DECODE_GRAPH_KEY",
+        "SGLANG_LOG_REQUEST_HEADERS",
+    ),
+    *("BYPASS", "COMPASS", "TURKEY", "PWD", "OLDPWD", "publicKey", "SGLANG_ROUTING_KEY_POLICY"),
 ]
 
 
@@ -129,6 +141,46 @@ def test_what_chance_makes_is_seen() -> None:
         assert sum(map(by_form, made)) >= 485
 
 
+MANY = [  # JSON of a flag, and the secrets in it
+    ({"tokens": ["alpha-beta", "gamma"]}, {"alpha-beta", "gamma"}),
+    ({"keys": {"alice": "alpha-beta"}, "port": 8}, {"alpha-beta"}),
+    ({"credentials": {"user": "me", "secretKey": "alpha-beta"}}, {"me", "alpha-beta"}),
+    ({"a": {"apiKeys": ["alpha-beta"]}, "accessKey": "gamma"}, {"alpha-beta", "gamma"}),
+    ({"max_tokens": "8", "eos_token": "</s>", "stop_tokens": ["a"], "tensor_keys": ["b"]}, set()),
+]
+
+
+@pytest.mark.parametrize(("value", "wanted"), MANY)
+def test_lists_and_tables_of_secrets_in_json(value: dict[str, Any], wanted: set[str]) -> None:
+    found = take(f"{PYTHON} --hicache-storage-backend-extra-config '{json.dumps(value)}'")
+    assert found.service is not None, [str(p) for p in found.problems]
+    assert set(found.secrets.values()) == wanted
+    assert not any(len(secret) > 3 and secret in shown(found) for secret in wanted)
+    broken = take(f"{PYTHON} --nonsense '{json.dumps(value)[:-1]}'")
+    assert not any(len(secret) > 7 and secret in shown(broken) for secret in wanted)
+
+
+OURS = [  # a secret that is also a word of ours, and what the import says of it or beside it
+    ("[Service]\nPassEnvironment=X\nExecStart={} --api-key Environment\n", "PassEnvironment=X: "),
+    ("[Service]\nIPAddressAllow=any\nExecStart={} --api-key traffic\n", "sorts no traffic"),
+    ("python -m sglang.launch_server --model-path /srv/m --api-key sglang", "/opt/sglang/0.5.9"),
+    ("{} --api-key unit --model-path unit --model-path /srv/m", "--model-path ***: is given again"),
+    ("{} --tp 'x --api-key aZesame Zesame9'", "(value: x --api-key *** …)"),
+    ("{} --tp 'x --api-key aZesame Zesame9' --tp 8", "--tp x --api-key *** …: is given again"),
+    ("[Service]\nMemoryMax=--token Zesame9 more\nExecStart={}\n", "MemoryMax=--token *** …"),
+    ("[Service]\nEnvironment=API_KEY=\nPassEnvironment=X\nExecStart={}", "PassEnvironment=X: "),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("text", "told"), OURS)
+def test_only_their_words_are_masked(text: str, told: str) -> None:
+    found = take(text.format(PYTHON))
+    notes = [f"{note.what}: {note.why}" for note in found.notes]
+    said = "\n".join([*notes, *map(str, found.problems), *(r.setting for r in found.risks)])
+    assert told in said
+    assert "Zesame9" not in shown(found) and "\x0e" not in said and "\x0f" not in said
+
+
 def test_a_revision_is_no_secret() -> None:
     found = take(f"{PYTHON} --revision 0123456789abcdef0123456789abcdef01234567")
     assert found.service is not None and not found.secrets
@@ -196,7 +248,7 @@ def test_no_name_is_made_of_a_secret() -> None:
 
 
 STRAYS = [
-    ("--api-key my secret words9", "argument 5, after --api-key: a word"),
+    ("--api-key my zesame words9", "argument 5, after --api-key: a word"),
     ("Stray9SecretWord", "argument 3, after --model-path: a word of 16 characters (***"),
     ("hunter2hunter2", "a word of 14 characters (***"),
     ("--trust-remote-code=Stray9SecretWord", "--trust-remote-code takes no value (value: ***)"),
@@ -210,7 +262,7 @@ STRAYS = [
 def test_words_that_belong_to_nothing(args: str, message: str) -> None:
     found = take(f"{PYTHON} {args}")
     assert message in "\n".join(str(p) for p in found.problems)
-    for word in ("secret", "words9", "Stray9", "hunter2"):
+    for word in ("zesame", "words9", "Stray9", "hunter2"):
         assert word not in shown(found).replace("may be a secret", "").replace(
             "part of the secret", ""
         ).replace('"secrets"', "")
