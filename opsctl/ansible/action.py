@@ -53,6 +53,14 @@ class Action(ActionBase):  # type: ignore[misc]
         )
         return f"\nThe way there is through {way}; try `{target.by_hand}`" if way else ""
 
+    def once(self, said: str, host: str) -> str:
+        """`said` of a task that runs once for all hosts, and of which another host than the one
+        that Ansible counts it under is at fault."""
+        here = str(self.task_vars["inventory_hostname"])
+        if not host or host == here:
+            return said
+        return f"{said}\n(it is {host}'s; Ansible counts this task, for all hosts, as {here}'s)"
+
     @property
     def args(self) -> dict[str, Any]:
         return dict(self._task.args)

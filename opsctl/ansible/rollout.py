@@ -112,7 +112,9 @@ class ActionModule(Action):
             "hosts": by_host(results),
         }
         error = results.error()
-        return found | ({"failed": True, "msg": told(error)} if error else {})
+        if error is None:
+            return found
+        return found | {"failed": True, "msg": self.once(told(error), error.host)}
 
 
 class Teller:

@@ -63,7 +63,11 @@ class ActionModule(Action):
                     self._display.display(line)
             if self.check:
                 return result_of_check(plan)
-            return result(self._rolled(hosts, plan, wishes))
+            ended = self._rolled(hosts, plan, wishes)
+            found = result(ended)
+            return found | (
+                {"msg": self.once(found["msg"], at_fault(ended))} if "msg" in found else {}
+            )
         finally:
             for host in hosts.values():
                 host.close()
@@ -173,13 +177,22 @@ def result_of_check(plan: Sequence[Step]) -> dict[str, Any]:
     return {"changed": any(one.kind != "none" for one in plan), "plan": steps}
 
 
+def at_fault(ended: Sequence[Ended]) -> str:
+    bad = _stopped_by(ended)
+    return bad.host if bad else ""
+
+
+def _stopped_by(ended: Sequence[Ended]) -> Ended | None:
+    return next((one for one in ended if not one.good and one.outcome != "skipped"), None)
+
+
 def result(ended: Sequence[Ended]) -> dict[str, Any]:
     """The task's result. Of the host that stopped the roll: what is so now, what to type next."""
     found: dict[str, Any] = {
         "changed": any(one.outcome not in ("unchanged", "refused", "skipped") for one in ended),
         "hosts": {one.host: one.as_json() for one in ended},
     }
-    bad = next((one for one in ended if not one.good and one.outcome != "skipped"), None)
+    bad = _stopped_by(ended)
     if bad is None:
         return found
     skipped = [one.host for one in ended if one.outcome == "skipped"]

@@ -70,6 +70,8 @@ def told(store: Store, guard: UnitState) -> Optional[Dict[str, Any]]:
     if working(store, guard):
         return {**lock, "state": "working", "hint": f"opsctl status {store.service}"}
     hint = f"ask the owner; if nobody works on it any more: opsctl unlock {store.service}"
+    if (store.parked() or {}).get("run") == run:
+        hint = f"its host is being worked on, and starts it again when that is done; {hint}"
     return {**lock, "state": "waiting", "hint": hint}
 
 

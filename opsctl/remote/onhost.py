@@ -103,9 +103,8 @@ class Held(LockHeld):
     """The lock that another run holds: lock.json with "state" and "hint"."""
 
     def __init__(self, host: str, lock: Mapping[str, Any]) -> None:
-        owner, reason, run = (str(lock.get(key) or "unknown") for key in ("owner", "reason", "run"))
         super().__init__(
-            f"locked by {owner} since {_utc(lock.get('since'))} (run {run}): {reason}",
+            locked(lock),
             host=host,
             step="lock",
             hint=str(lock.get("hint") or "look with `opsctl status`; wait, or ask the owner"),
@@ -116,6 +115,12 @@ class Held(LockHeld):
     def over(self) -> bool:
         """Whether its run has ended, so that nobody needs it any more."""
         return self.lock.get("state") == "over"
+
+
+def locked(lock: Mapping[str, Any]) -> str:
+    """Who keeps others out, since when and why (pure)."""
+    owner, reason, run = (str(lock.get(key) or "unknown") for key in ("owner", "reason", "run"))
+    return f"locked by {owner} since {_utc(lock.get('since'))} (run {run}): {reason}"
 
 
 def _utc(since: object) -> str:

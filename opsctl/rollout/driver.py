@@ -9,6 +9,7 @@ from typing import Any, Literal
 from opsctl.errors import OpsctlError
 from opsctl.onhost.doctor.examine import FAULTS
 from opsctl.onhost.doctor.fault import FAIL
+from opsctl.remote.onhost import locked
 from opsctl.rollout.model import ZERO
 
 PLAYBOOK = "ansible-playbook playbooks/upgrade_driver.yml"
@@ -156,8 +157,8 @@ def _free(host: str, name: str, state: Mapping[str, Any]) -> list[Wrong]:
     """Nobody else works on it."""
     run, lock = state.get("run") or {}, state.get("lock") or {}
     if lock and lock.get("state") != "over":
-        text = f"{name} is locked by {lock.get('owner')}: {lock.get('reason') or 'no reason'}"
-        return [(text, f"{lock.get('hint') or f'opsctl status {name}'} --limit {host}")]
+        hint = f"{lock.get('hint') or f'opsctl status {name}'} --limit {host}"
+        return [(f"{name} is {locked(lock)}", hint)]
     if run.get("active"):
         text = f"a run is at work on {name}: {run.get('run')}, phase {run.get('phase')}"
         return [(text, f"watch it with `opsctl status {name}`; it ends by itself")]

@@ -36,7 +36,7 @@ def test_what_forbids_a_roll_is_told_of_every_host_before_anything_is_touched(
     for words in (
         f"h1: driver: driver {FIRST} → {SECOND} needs a reboot, and none is allowed",
         "upgrade_driver.yml -e nvidia_driver_allow_reboot=true",
-        "kimi is locked by me@desk: research",
+        "kimi is locked by me@desk since 20",
         "opsctl unlock kimi",
     ):
         assert words in said(done)

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from opsctl.ansible import program, upgrade_driver
+from opsctl.ansible.action import Action
 from opsctl.errors import OpsctlError, SpecError
 from opsctl.rollout.driverend import Ended
 from tests.unit.rollout.test_driver_roll_plan import FOUND, SETTLED, seen
@@ -66,6 +67,11 @@ def test_the_host_that_ended_the_roll_is_told_with_its_state_and_what_to_type() 
         "next: opsctl start kimi",
         "not touched: h3",
     ]
+    assert upgrade_driver.at_fault(ended) == "h2" and upgrade_driver.at_fault(ended[:1]) == ""
+    task = object.__new__(Action)
+    task.task_vars = {"inventory_hostname": "h1"}
+    assert task.once("why", "h2").startswith("why\n(it is h2's; Ansible counts this task")
+    assert task.once("why", "h1") == task.once("why", "") == "why"
     assert "failed" not in upgrade_driver.result(ended[:1])
     assert not upgrade_driver.result([Ended("h1", "unchanged")])["changed"]
 

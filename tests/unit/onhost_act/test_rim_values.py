@@ -155,6 +155,13 @@ def test_the_lock_is_one_runs_and_says_what_it_is_about(tmp_path: Path) -> None:
     with pytest.raises(locks.Held) as held:
         locks.take(store, idle, "bob", "x", "r2")
     assert (held.value.lock["owner"], held.value.lock["state"]) == ("ann", "waiting")
+    assert "being worked on" not in held.value.lock["hint"]
+    store.write_parked({"run": held.value.lock["run"], "reason": "driver 1 → 2"})
+    told = locks.told(store, UnitState())
+    assert told is not None and told["hint"].startswith(
+        "its host is being worked on, and starts it"
+    )
+    store.remove_parked()
     with pytest.raises(Refused, match="held by run r1 of ann"):
         locks.free(store, idle, "r2")
     with pytest.raises(Refused, match="is at work"):
