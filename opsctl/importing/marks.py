@@ -19,7 +19,10 @@ REASONS = {
     "arithmetic": ("is computed by the shell", "write the number"),
     "expansion": ("is an expansion that only a shell does", "write what it becomes"),
     "glob": ("is a pattern that the shell fills in from the files it finds", "write what it means"),
-    "folder": ("is a path from the folder of the command or file", "write it in full, or give that folder: --cwd DIR"),
+    "folder": (
+        "is a path from the folder of the command or file",
+        "write it in full, or give that folder: --cwd DIR",
+    ),
     "home": ("is somebody's home", "give it with --var HOME=/home/USER"),
     "placeholder": ("is a placeholder", "write the real value"),
     "specifier": ("is a specifier of systemd that depends on the host", "write what it becomes"),
