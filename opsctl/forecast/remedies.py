@@ -8,7 +8,7 @@ from typing import Any
 
 from opsctl.errors import Refused, SpecError
 from opsctl.forecast.compare import untiered
-from opsctl.forecast.fit import NOT
+from opsctl.forecast.fit import NOT, UNKNOWN
 from opsctl.forecast.outlook import Outlook
 from opsctl.forecast.solve import CONTEXT, FRACTION, RATIO, SIZE, TIER, Solved
 from opsctl.forecast.values import NoForecast
@@ -27,11 +27,11 @@ def remedies(flags: Mapping[str, Any], ask: Ask, fit: Fit, tried: str = "") -> I
     for key in keys(flags):
         if key != tried and (what := _fitted(key, ask, fit)):
             yield f"--fit {key} tells the largest value that {what}"
-    if flags.get(TIER) and _starts(untiered(flags), ask):
-        yield f"{' '.join(f'--set {part}' for part in untiered(flags))} would start"
-    for ranks in _more(flags):
-        if _starts((f"{RANKS}={ranks}",), ask):
-            yield f"--set {RANKS}={ranks} would start"
+    if flags.get(TIER) and (what := _starts(untiered(flags), ask)):
+        yield f"{' '.join(f'--set {part}' for part in untiered(flags))} {what}"
+    for ranks in _ranks(int(flags.get(RANKS) or 1)):
+        if what := _starts((f"{RANKS}={ranks}",), ask):
+            yield f"--set {RANKS}={ranks} {what}"
             return
 
 
@@ -44,11 +44,10 @@ def keys(flags: Mapping[str, Any]) -> Iterator[str]:
         yield CONTEXT
 
 
-def _more(flags: Mapping[str, Any]) -> Iterator[int]:
-    ranks = 2 * int(flags.get(RANKS) or 1)
-    while ranks <= _MOST_RANKS:
-        yield ranks
-        ranks *= 2
+def _ranks(now: int) -> Iterator[int]:
+    """More of them hold less each; fewer need fewer cards and heads."""
+    yield from (now << n for n in range(1, 5) if now << n <= _MOST_RANKS)
+    yield from (now >> n for n in range(1, 5) if now >> n)
 
 
 def _fitted(key: str, ask: Ask, fit: Fit) -> str:
@@ -63,8 +62,10 @@ def _fitted(key: str, ask: Ask, fit: Fit) -> str:
     return "may start" if possible else ""
 
 
-def _starts(sets: Sequence[str], ask: Ask) -> bool:
+def _starts(sets: Sequence[str], ask: Ask) -> str:
+    """What becomes of the description with `sets`, in words; "" where it does not fit."""
     try:
-        return ask(sets).verdict != NOT
+        verdict = ask(sets).verdict
     except (NoForecast, SpecError, Refused):
-        return False
+        return ""
+    return "" if verdict == NOT else "may start" if verdict == UNKNOWN else "would start"

@@ -68,7 +68,7 @@ def test_other_causes_are_not_the_weights(asked):
 @pytest.mark.parametrize(
     ("sets", "remedy"),
     [
-        ("tp-size=2", ""),
+        ("tp-size=2", "next: --set tp-size=1 would start"),
         ("context-length=1000000", "next: --fit context-length tells the largest value that fits"),
         ("page-size=0", ""),
     ],

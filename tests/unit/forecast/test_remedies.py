@@ -60,7 +60,11 @@ def test_what_is_offered_helps(model: str, flags: dict[str, Any], given: dict[st
             assert outlook(asked, best).verdict != NOT
         else:
             sets = [word for word in words if "=" in word]
-            assert words[:1] == ["--set"] and outlook(asked, sets).verdict != NOT
+            assert (
+                words[-1] == "start"
+                and words[:1] == ["--set"]
+                and outlook(asked, sets).verdict != NOT
+            )
 
 
 def test_no_ratio_is_offered_to_what_the_engine_refuses_with_any() -> None:
@@ -71,6 +75,18 @@ def test_no_ratio_is_offered_to_what_the_engine_refuses_with_any() -> None:
 def test_ranks_are_offered_where_there_are_cards() -> None:
     assert "--set tp-size=4 would start" in hint(question("meta-llama/Meta-Llama-3.1-70B", {}))
     assert hint(question("meta-llama/Meta-Llama-3.1-70B", {}, gpus=1)) == LESS
+
+
+@pytest.mark.parametrize(
+    ("flags", "ranks"),
+    [
+        ({"tp-size": 8, "pp-size": 2}, 4),  # of eight cards
+        ({"tp-size": 3, "mem-fraction-static": 0.93}, 1),  # 64 heads do not divide by 3, nor by 6
+    ],
+)
+def test_fewer_ranks_where_there_are_too_many(flags: dict[str, Any], ranks: int) -> None:
+    asked = question("Qwen/Qwen3-32B", flags, gpus=8)
+    assert hint(asked) == f"--set tp-size={ranks} would start"
 
 
 def test_a_value_that_was_told_is_not_offered_again() -> None:
