@@ -159,7 +159,7 @@ def _service(
     rest = {n: v for n, v in placed.values.items() if n not in ELSEWHERE}
     rest |= {n: as_json(v) or v for n, v in rest.items() if flags_of[n].kind == "json_text"}
     if rest:
-        service["flags"] = {n: hidden(n, v, vault, report) for n, v in rest.items()}
+        service["flags"] = {n: hidden(n, v, version, vault, report) for n, v in rest.items()}
     if around.plain:
         service["env"] = dict(around.plain)
     if launch.drain is not None:

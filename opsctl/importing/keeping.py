@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from opsctl.engine.jsonforms import form_of
 from opsctl.importing.environment import Variables
 from opsctl.importing.flags import SECRETS
 from opsctl.importing.marks import theirs
@@ -14,9 +15,9 @@ from opsctl.importing.secrets import Vault, holds, template, within
 from opsctl.release.secrets import check
 
 
-def hidden(name: str, value: Any, vault: Vault, report: Report) -> Any:
+def hidden(name: str, value: Any, version: str, vault: Vault, report: Report) -> Any:
     """A flag's value with the secrets inside it moved out of the description. (In the unit they
-    stand again: the engine takes them on its command line only, which the report says.)"""
+    stand again: the engine takes them on its command line, or in a file, which the report says.)"""
     if is_hub_name(name, value):
         report.note(
             "told",
@@ -30,10 +31,25 @@ def hidden(name: str, value: Any, vault: Vault, report: Report) -> Any:
         report.note(
             "moved",
             f"{name}: {theirs(key) if key else 'its value'}",
-            f"{kept}; the engine takes it on its "
-            "command line only, so it stays readable on the host",
+            f"{kept}; {_exposed(name, version)}",
         )
     return value
+
+
+def _exposed(name: str, version: str) -> str:
+    """What a secret in a flag is open to, and what to do."""
+    form = form_of(name, version)
+    if form is not None and form.endings is not None:
+        file = f"{form.at}FILE{(form.endings or ('',))[0]}"
+        return (
+            "in the unit and in release.json every user of the host can read it: write the whole "
+            "value to a file that only the service's user can read (mode 0600), and give "
+            f"{name}: {file} in its place"
+        )
+    return (
+        "the engine takes it on its command line only, so it stays readable on the host: give it "
+        "no more rights than it needs, and a new value if others have seen it"
+    )
 
 
 def _replaced(value: Any, old: str, new: str) -> Any:

@@ -160,6 +160,20 @@ def test_lists_and_tables_of_secrets_in_json(value: dict[str, Any], wanted: set[
     assert not any(len(secret) > 7 and secret in shown(broken) for secret in wanted)
 
 
+@pytest.mark.parametrize(
+    ("version", "flag", "told"),
+    [
+        ("0.5.23", "hicache-storage-backend-extra-config", "-config: @FILE.json in its place"),
+        ("0.5.5", "hicache-storage-backend-extra-config", "on its command line only"),
+        ("0.5.23", "json-model-override-args", "no more rights than it needs"),
+    ],
+)
+def test_a_secret_in_a_flag_is_told_with_what_to_do(version: str, flag: str, told: str) -> None:
+    found = take(f'{PYTHON} --{flag} \'{{"accessKey": "alpha-beta"}}\'', version=version)
+    (note,) = [n for n in found.notes if n.what == f"{flag}: accessKey"]
+    assert told in note.why
+
+
 OURS = [  # a secret that is also a word of ours, and what the import says of it or beside it
     ("[Service]\nPassEnvironment=X\nExecStart={} --api-key Environment\n", "PassEnvironment=X: "),
     ("[Service]\nIPAddressAllow=any\nExecStart={} --api-key traffic\n", "sorts no traffic"),
