@@ -25,7 +25,11 @@ def launch(
     known = _specifiers(unit)
     files = {**unit.files, **files}
     if unit.has("Container"):
-        return _quadlet(unit, known, files, mounts, report)
+        try:
+            return _quadlet(unit, known, files, mounts, report)
+        except words.Malformed as error:
+            report.refuse(str(error), key="[Container]", hint="podman itself would not take it")
+            return None
     found = started(unit, files, variables, report)
     return _process(unit, *found, known, files, mounts, report) if found is not None else None
 

@@ -90,6 +90,20 @@ def test_words_that_systemd_reads_otherwise_than_a_shell(words_of: str, message:
     assert message in told(f"[Service]\nEnvironment=DIR=/d\n{ENGINE}{words_of}\n", {})
 
 
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("Exec='", "a quote (') is never closed"),
+        ("PodmanArgs='", "a quote (') is never closed"),
+        ("Entrypoint='", "a quote (') is never closed"),
+        ("WorkingDir=/%k", "%k is no specifier of systemd"),
+    ],
+)
+def test_a_container_file_that_podman_would_not_take(line: str, message: str) -> None:
+    found = told(f"[Container]\nImage=a\n{line}\n", {})
+    assert f"key [Container]: {message}" in found
+
+
 def test_a_folder_with_a_specifier_that_is_none() -> None:
     assert "WorkingDirectory=/%k: systemd ignores it" in told(
         f"[Service]\nWorkingDirectory=/%k\n{ENGINE}\n", {}
