@@ -3,57 +3,26 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Mapping, Sequence
+from pathlib import PurePosixPath
 from typing import Any
 
 import yaml
 
-from opsctl.importing import docker
-from opsctl.importing.marks import mark
+from opsctl.importing import docker, dotenv
+from opsctl.importing.composeoptions import deployed, env_files, plainly
+from opsctl.importing.composeoptions import options as options_of
+from opsctl.importing.marks import mark, theirs
 from opsctl.importing.model import Launch, Report
-from opsctl.importing.script import tell_assumed
-from opsctl.importing.shell import Scope, Unreadable, commands, expand
+from opsctl.importing.reading import tell_assumed
+from opsctl.importing.wrappers import SHELLS
 
 _LARGEST = 1 << 20
+_LITERAL = re.compile(r"\$\{?[A-Za-z_]")
 _VARIABLE = re.compile(
     r"\$\$|\$\{([A-Za-z_][A-Za-z0-9_]*)(?:(:?[-?+])((?:[^{}]|\{[^{}]*\})*))?\}|\$([A-Za-z_]\w*)"
 )
-_DOTENV = re.compile(
-    r"(?:export\s+)?([A-Za-z_]\w*)\s*=\s*(?:'([^']*)'(?:\s+#.*)?|\"([^\"]*)\"(?:\s+#.*)?|(.*))"
-)
-_OPTIONS = {
-    "volumes": "--volume",
-    "ports": "--publish",
-    "env_file": "--env-file",
-    "devices": "--device",
-    "cap_add": "--cap-add",
-    "security_opt": "--security-opt",
-    "group_add": "--group-add",
-}
-_SINGLE = {
-    "container_name": "--name",
-    "working_dir": "--workdir",
-    "user": "--user",
-    "ipc": "--ipc",
-    "shm_size": "--shm-size",
-    "network_mode": "--network",
-    "runtime": "--runtime",
-    "restart": "--restart",
-    "mem_limit": "--memory",
-    "cpuset": "--cpuset-cpus",
-    "stop_grace_period": "--stop-timeout",
-    "hostname": "--hostname",
-}
-_NOTHING = {
-    "healthcheck": "opsctl's gates ask for a real answer",
-    "depends_on": "an engine needs no other container",
-    "logging": "what the engine prints is in the journal",
-    "build": "no image is built",
-    "networks": "the engine listens on the host",
-    "deploy": "read for its GPUs",
-    "profiles": "a service is deployed by its name",
-    "labels": "there is no container any more",
-}
 
 
 class Loader(yaml.SafeLoader):
@@ -88,7 +57,9 @@ def launch(
     files: Mapping[str, str],
     mounts: Sequence[tuple[str, str]],
     report: Report,
+    cwd: str = "",
 ) -> Launch | None:
+    """`chosen`: the service's name; `cwd`: the folder of the file, "" if it is not known."""
     services = {str(n): s for n, s in found["services"].items() if isinstance(s, dict)}
     name = chosen or _engine(services, report)
     if name is None:
@@ -96,17 +67,27 @@ def launch(
     if name not in services:
         report.refuse("is no service of the file", key=name, allowed=", ".join(services))
         return None
+    if others := [one for one in found["services"] if str(one) != name]:
+        report.note("dropped", theirs(", ".join(map(str, others))), "other services of the file")
     beside = files.get(".env")
-    known = {**dotenv(beside or ""), **variables}
+    own = _dotenv(beside or "", variables)
+    known = {**{n: v for n, v in own.items() if v != mark("variable", n)}, **variables}
     assumed: dict[str, str] = {}
     service = _interpolated(services[name], known, assumed)
     _tell_dotenv(beside, found["services"][name], report)
-    settings = docker.Settings(_options(service, report), report)
+    deployed(service.get("deploy"), report)
+    options = env_files(service, files, known, _dotenv, report) + options_of(service, report)
+    settings = docker.Settings(options, report, cwd)
     home = known.get("HOME", mark("home", "~"))
     volumes = settings.values.get("--volume", [])
     volumes[:] = [home + text[1:] if text.startswith("~/") else text for text in volumes]
     entrypoint = _words(service.get("entrypoint"), report)
     command = _words(service.get("command"), report) or []
+    words = [*(entrypoint or ()), *command]
+    literal = [one for one in words if _LITERAL.search(one)]
+    if literal and PurePosixPath(words[0]).name not in SHELLS:
+        why = "stands there as text: without a shell nothing fills it in"
+        report.note("told", theirs(literal[0]), why)
     image = str(service.get("image") or "")
     made = docker.launch(settings, image, command, known, files, mounts, entrypoint)
     if made is not None:
@@ -115,17 +96,8 @@ def launch(
     return made
 
 
-def dotenv(text: str) -> dict[str, str]:
-    """The file `.env` beside a compose file: as its env_file, but with quotes and variables."""
-    found: dict[str, str] = {}
-    for line in text.splitlines():
-        match = _DOTENV.fullmatch(line.strip())
-        if match is None:
-            continue
-        name, single, double, bare = match.groups()
-        value = double if double is not None else re.split(r"(?:^|\s)#", bare or "")[0].rstrip()
-        found[name] = single if single is not None else _interpolated(value, found, {})
-    return found
+def _dotenv(text: str, known: Mapping[str, str]) -> dict[str, str]:
+    return dotenv.quoted(text, known, lambda value, around: _interpolated(value, around, {}))
 
 
 def _tell_dotenv(beside: str | None, service: Any, report: Report) -> None:
@@ -134,7 +106,7 @@ def _tell_dotenv(beside: str | None, service: Any, report: Report) -> None:
     if beside is None:
         why = "was not given: docker compose takes variables from it: --file .env=COPY"
     else:
-        names = ", ".join(dotenv(beside)) or "nothing"
+        names = ", ".join(_dotenv(beside, {})) or "nothing"
         why = f"read, as docker compose reads it: it sets {names}"
     report.note("told", ".env", why)
 
@@ -181,103 +153,22 @@ def _put(match: re.Match[str], known: Mapping[str, str], assumed: dict[str, str]
     return mark("variable", name) if value is None else value
 
 
-def _options(service: Mapping[str, Any], report: Report) -> list[tuple[str, str]]:
-    found: list[tuple[str, str]] = []
-    for key, option in _OPTIONS.items():
-        value = service.get(key)
-        items = value if isinstance(value, list) else [value] if value is not None else []
-        found += [(option, _item(key, item)) for item in items]
-    for key, option in _SINGLE.items():
-        if (value := service.get(key)) is not None:
-            found.append((option, str(value)))
-    for name, value in _pairs(service.get("environment")):
-        found.append(("--env", name if value is None else f"{name}={value}"))
-    if isinstance(ulimits := service.get("ulimits"), dict):
-        found += [("--ulimit", str(name)) for name in ulimits]
-    if service.get("privileged"):
-        found.append(("--privileged", ""))
-    if text := _gpus(service, report):
-        found.append(("--gpus", text))
-    handled = {
-        *_OPTIONS,
-        *_SINGLE,
-        "environment",
-        "ulimits",
-        "privileged",
-        "image",
-        "command",
-        "entrypoint",
-        "gpus",
-    }
-    for key in service:
-        if key not in handled and not str(key).startswith("x-"):
-            why = _NOTHING.get(key, "a setting of the container, which there is no longer")
-            if key != "deploy":
-                report.note("dropped", str(key), why)
-    return found
-
-
-def _item(key: str, item: Any) -> str:
-    """The long forms of volumes, ports and env_file as the short ones."""
-    if not isinstance(item, dict):
-        return str(item)
-    if key == "volumes":
-        return f"{item.get('source', '')}:{item.get('target', '')}"
-    if key == "ports":
-        outside = f"{item['published']}:" if item.get("published") else ""
-        address = f"{item['host_ip']}:" if item.get("host_ip") else ""
-        return f"{address}{outside}{item.get('target', '')}"
-    return str(item.get("path", ""))
-
-
-def _pairs(value: Any) -> list[tuple[str, str | None]]:
-    if isinstance(value, dict):
-        return [(str(n), None if v is None else _plain(v)) for n, v in value.items()]
-    found: list[tuple[str, str | None]] = []
-    for item in value if isinstance(value, list) else []:
-        name, equals, text = str(item).partition("=")
-        found.append((name, text if equals else None))
-    return found
-
-
-def _plain(value: Any) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
-
-
 def _words(value: Any, report: Report) -> list[str] | None:
-    """A list as it is; a text in the words of a shell, as compose itself splits it."""
+    """A list as it is; a text at its blanks, as compose splits it: quotes count, and nothing is
+    filled in, since no shell reads it."""
     if value is None:
         return None
     if isinstance(value, list):
-        return [_plain(item) for item in value]
+        return [plainly(item) for item in value]
+    reader = shlex.shlex(str(value), posix=True, punctuation_chars=";&|<>")
+    reader.commenters, reader.whitespace_split = "", True
     try:
-        simple = commands(str(value).replace("\n", " "))
-    except Unreadable as error:
-        report.refuse(str(error), key="command")
+        found = list(reader)
+    except ValueError as error:
+        report.refuse(f"is cut off: {error}", key="command")
         return []
-    if len(simple) > 1:
+    if any(word and set(word) <= set(";&|<>") for word in found):
         report.refuse(
             "holds operators of a shell, which compose hands to the program as text", key="command"
         )
-    scope = Scope()
-    return [w for one in simple[:1] for word in one.words for w in expand(word, scope)]
-
-
-def _gpus(service: Mapping[str, Any], report: Report) -> str:
-    if (short := service.get("gpus")) is not None:
-        return "all" if short == "all" else _request(short[0] if isinstance(short, list) else {})
-    deploy = service.get("deploy")
-    at: Any = deploy
-    for key in ("resources", "reservations", "devices"):
-        at = at.get(key) if isinstance(at, dict) else None
-    requests = [one for one in at or [] if isinstance(one, dict)] if isinstance(at, list) else []
-    return _request(requests[0]) if requests else ""
-
-
-def _request(one: Any) -> str:
-    if not isinstance(one, dict):
-        return ""
-    if ids := one.get("device_ids"):
-        return f"device={','.join(str(i) for i in ids)}"
-    count = one.get("count", "all")
-    return str(count)
+    return found

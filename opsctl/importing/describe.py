@@ -11,10 +11,12 @@ from opsctl import engine
 from opsctl.engine.catalogue import ELSEWHERE, SECRET
 from opsctl.errors import SpecError
 from opsctl.importing.configfile import merged
+from opsctl.importing.containerfates import folders
 from opsctl.importing.entry import Entry, Other, entry
 from opsctl.importing.environment import Variables, variables
 from opsctl.importing.equivalent import differences
 from opsctl.importing.flags import flags
+from opsctl.importing.interpreter import interpreter
 from opsctl.importing.keeping import apart, hidden, secrets, weak
 from opsctl.importing.marks import theirs, whole
 from opsctl.importing.model import Imported, Launch, Report
@@ -54,7 +56,7 @@ def describe(launch: Launch, asked: Asked, report: Report) -> Imported:
     if isinstance(way, Other):
         _no_server(way, launch, report)
         return _end(asked.name or "service", None, Vault("", hidden=report.hidden), report)
-    version = asked.version or version_of(launch, way, report)
+    version = version_of(launch, way, asked.version, report)
     way = replace(way, args=merged(way.args, version, asked.files, report))
     report.hidden |= suspects("\n".join(way.args))
     report.hidden |= {text for name, text in launch.env.items() if by_name(name) and whole(text)}
@@ -75,6 +77,10 @@ def describe(launch: Launch, asked: Asked, report: Report) -> Imported:
     _refuse_places(found, report)
     placed = places(found, known, launch, asked.models, asked.model, report)
     around = variables(launch, vault, report)
+    if launch.container is not None:
+        model, own = str(found.get("model-path", "")), [target for _, target in asked.mounts]
+        folders(launch.container, model, around.plain, own, report)
+    interpreter(way.switches, report)
     service = _service(launch, way, version, placed, around, vault, report)
     if not report.problems:
         for message in differences(name, service, vault, known, way.args, placed, around, report):

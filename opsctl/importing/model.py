@@ -90,6 +90,7 @@ class Container:
     ports: list[tuple[str, int, int]] = field(default_factory=list)  # address, outside, inside
     host_network: bool = False
     gpus: tuple[int, ...] | None = None  # None: all, or not said
+    used: set[str] = field(default_factory=set)  # targets of mounts that a flag names a path in
 
 
 @dataclass
@@ -109,4 +110,5 @@ class Launch:
     container: Container | None = None
     name: str | None = None
     drain: int | None = None  # seconds that a stop may take, where a unit says so
+    version: str = ""  # of the engine, as the host has it
     wrapped: list[str] = field(default_factory=list)  # nohup, tmux, a shell that does not exec …

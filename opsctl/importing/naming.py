@@ -40,19 +40,37 @@ def slug(text: str) -> str:
     return plain if SERVICE_NAME.fullmatch(plain) else ""
 
 
-def version_of(launch: Launch, way: Entry, report: Report) -> str:
-    """As the image or the environment says it; "" if neither does."""
-    texts = [launch.container.image] if launch.container else []
-    texts += [way.root, launch.root or "", launch.argv[0], launch.env.get("PATH", "")]
-    found = named(text for text in texts if "\0" not in text)
-    if found is None:
-        return ""
-    report.note(
-        "told",
-        f"SGLang {found[0]}",
-        f"as {theirs(found[1])} says; if it is another, give --engine-version VERSION",
-    )
-    return found[0]
+def version_of(launch: Launch, way: Entry, asked: str, report: Report) -> str:
+    """As the operator gave it, else as the host, the image or the environment says it; "" if none
+    does. Where one of them says another, that is told."""
+    said = _said_of(launch, way)
+    version = asked or (said[0][0] if said else "")
+    if said and not asked and not launch.version:
+        report.note(
+            "told",
+            f"SGLang {version}",
+            f"as {theirs(said[0][1])} says; if it is another, give --engine-version VERSION",
+        )
+    for other, text in said:
+        if other != re.sub(r"\+.*", "", version):
+            where = "the host" if text == launch.version else theirs(text)
+            what = f"--engine-version {asked}" if asked else f"SGLang {version}"
+            why = f"{where} says {other}: flags were read as {version} has them, and that is what "
+            report.note("told", what, why + "the service will run")
+    return version
+
+
+def _said_of(launch: Launch, way: Entry) -> list[tuple[str, str]]:
+    """(version, the text that says it), the surest first; PATH only where nothing else does."""
+    texts = [launch.version, launch.container.image if launch.container else ""]
+    texts += [way.root, launch.root or "", launch.argv[0]]
+    found = [named([text]) for text in texts if text and "\0" not in text]
+    path = launch.env.get("PATH", "")
+    some = [one for one in found if one is not None]
+    last = named([path]) if not some and "\0" not in path else None
+    return list({one[0]: one for one in reversed([*some, *([last] if last else [])])}.values())[
+        ::-1
+    ]
 
 
 def asked_for(way: Entry, report: Report) -> tuple[str, ...]:

@@ -14,6 +14,7 @@ from typing import Any
 
 from opsctl.engine import Catalogue
 from opsctl.engine.jsonforms import file_of
+from opsctl.importing import containerfates
 from opsctl.importing.marks import placeholder, theirs, unknown_parts
 from opsctl.importing.model import Container, Launch, Report
 from opsctl.importing.secrets import by_form
@@ -152,7 +153,7 @@ def _address(
     values: dict[str, Any], placed: Places, container: Container | None, report: Report
 ) -> None:
     host, port = values.get("host", "127.0.0.1"), values.get("port", 30000)
-    outside = _published(container, port, report)
+    outside = containerfates.ports(container, port, values, report) if container else None
     if outside is not None:
         if outside != (host, port):
             report.note(
@@ -164,17 +165,6 @@ def _address(
         host, port = outside
     placed.host = values["host"] = host
     placed.port = values["port"] = port
-
-
-def _published(container: Container | None, port: int, report: Report) -> tuple[str, int] | None:
-    if container is None or container.host_network:
-        return None
-    for address, outside, inside in container.ports:
-        if inside == port:
-            return address or "0.0.0.0", outside
-    if container.ports:
-        report.note("told", f"port {port}", "the container published other ports than the engine's")
-    return None
 
 
 def _moved(name: str, value: Any, launch: Launch, report: Report) -> Any:
@@ -259,6 +249,7 @@ def _from_container(
             )
         return text
     mount = max(inside, key=lambda m: len(m.target))
+    container.used.add(mount.target)
     if mount.source is None:
         report.refuse(
             "is in a volume whose folder on the host the text does not tell",

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
 
 from opsctl.importing.describe import Asked, describe
 from opsctl.importing.model import Container, Imported, Launch, Report
@@ -13,7 +12,6 @@ from opsctl.importing.secrets import suspects
 from opsctl.importing.text import around
 from opsctl.importing.unit import directives, words
 from opsctl.importing.unit import read as unit_read
-from opsctl.importing.versions import named
 
 
 def from_process(
@@ -41,9 +39,7 @@ def from_process(
     launch.said = set(said or ())
     if unit_text:
         _of_the_unit(launch, unit_text, report)
-    found = named([version_hint]) if not asked.version else None
-    if found is not None:
-        asked = replace(asked, version=found[0])
+    launch.version = version_hint
     return describe(launch, asked, report)
 
 

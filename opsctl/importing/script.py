@@ -3,62 +3,22 @@ itself tells is followed (variables, cd, export), what only a run would tell is 
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping
-from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 
 from opsctl.importing import docker
+from opsctl.importing.builtins import EXPORTS, assign, builtin, export, labelled
 from opsctl.importing.entry import Entry, Other, entry
 from opsctl.importing.files import given
-from opsctl.importing.marks import plain, theirs, unknown_parts, whole
+from opsctl.importing.marks import plain, unknown_parts, whole
 from opsctl.importing.model import Launch, Report
 from opsctl.importing.pasted import mended
-from opsctl.importing.secretnames import by_name
-from opsctl.importing.shell import Scope, Simple, Unreadable, commands, expand, expand_one
-from opsctl.importing.shell.words import Word
+from opsctl.importing.reading import HARMLESS, Reading, around, kept_back, one, tell_assumed
+from opsctl.importing.shell import Scope, Simple, Unreadable, commands, expand
 from opsctl.importing.wrappers import Unwrapped, unwrap
 
-# They prepare, wait or tell; systemd, the roles and the journal do that now.
-_HARMLESS = {
-    *(
-        "set",
-        "shopt",
-        "ulimit",
-        "umask",
-        "echo",
-        "printf",
-        "mkdir",
-        "sleep",
-        "wait",
-        "trap",
-        "true",
-    ),
-    *(":", "touch", "date", "which", "type", "hash", "nvidia-smi", "disown", "jobs", "tail", "cat"),
-    *("ls", "pwd", "whoami", "hostname", "id", "uname", "free", "df", "exit", "return", "popd"),
-    *("pushd", "tee", "clear", "history", "alias", "unalias", "test", "[", "module", "conda"),
-    *("micromamba", "mamba", "modprobe", "sysctl", "head", "grep"),
-}
-_EXPORTS = ("export", "declare", "typeset", "readonly", "local")
+__all__ = ["Reading", "one", "program", "read", "settle", "tell_assumed"]
+
 _DEEPEST = 8
-
-
-@dataclass
-class Reading:
-    """What one text comes to. `others`: (name, line) of commands beside the engine."""
-
-    report: Report
-    files: Mapping[str, str]
-    mounts: tuple[tuple[str, str], ...] = ()
-    launches: list[Launch] = field(default_factory=list)
-    others: list[tuple[str, int]] = field(default_factory=list)
-    strangers: list[Launch] = field(default_factory=list)
-    unread: list[str] = field(default_factory=list)
-    piped: bool = False  # a shell reads what another command prints
-    root: str | None = None
-    exporting: bool = False
-    variables: Mapping[str, str] = field(default_factory=dict)  # what the operator says of them
-    assumed: dict[str, str] = field(default_factory=dict)  # defaults, by their variables
 
 
 def read(text: str, scope: Scope, reading: Reading, *, depth: int = 0) -> None:
@@ -78,199 +38,32 @@ def read(text: str, scope: Scope, reading: Reading, *, depth: int = 0) -> None:
         known = len(reading.launches)
         _command(simple, text, scope, reading, depth)
         if len(reading.launches) > known:
-            _around(simple, before, reading.report)
-            _kept_back(scope, reading.report)
-
-
-def _kept_back(scope: Scope, report: Report) -> None:
-    """A=1 alone sets a variable of the shell: the engine never gets it."""
-    ours = re.compile(r"(SGLANG|NCCL|CUDA|HF|MC|MOONCAKE|TORCH|TRITON|FLASHINFER)_[A-Z0-9_]+")
-    names = [n for n in scope.values if n not in scope.exported and ours.fullmatch(n)]
-    if names:
-        report.note(
-            "dropped",
-            ", ".join(names),
-            "set in the shell and not exported: the engine never got it",
-        )
-
-
-def one(reading: Reading) -> Launch | None:
-    """The one engine; None with the reason in the report."""
-    report = reading.report
-    strange = [(name, line) for name, line in reading.others if name not in _HARMLESS]
-    for name, line in [one for one in strange if one[0].startswith("-")]:
-        strange.remove((name, line))
-        report.refuse(
-            f"line {line} begins with {name}, and the command ended in the line before it",
-            hint="a comment, an empty line or a blank after the \\ cuts a command off",
-        )
-    if len(reading.launches) > 1:
-        report.refuse(
-            f"starts {len(reading.launches)} engines",
-            hint="import each command by itself, and give each its name: --name SERVICE",
-        )
-        return None
-    if reading.launches:
-        if strange:
-            names = ", ".join(dict.fromkeys(f"{name} (line {line})" for name, line in strange))
-            report.refuse(
-                f"also runs {names}, which a service does not",
-                hint="import the launch command alone; do the rest by hand or in a role",
-            )
-        if tame := sorted({name for name, _ in reading.others if name in _HARMLESS}):
-            report.note("dropped", ", ".join(tame), "beside the engine; a service needs none of it")
-        for path in reading.unread:
-            report.note(
-                "told",
-                path,
-                "is read by the script, and was not given here: what it sets "
-                "is not known; give it with --file PATH=COPY",
-            )
-        tell_assumed(reading.assumed, reading.launches[0], report)
-        return reading.launches[0]
-    if reading.piped:
-        return None  # told: only a run knows what it starts
-    if reading.unread:
-        report.refuse(
-            f"the engine is started by {reading.unread[0]}, which was not given",
-            hint=f"give it: --file {reading.unread[0]}=COPY, or import the running process",
-        )
-        return None
-    if reading.strangers and reading.strangers[0].argv:
-        return reading.strangers[0]
-    return Launch([name for name, _ in reading.others[:1]])
-
-
-def tell_assumed(assumed: Mapping[str, str], launch: Launch, report: Report) -> None:
-    """Defaults that stand in the launch. Who runs the text may have set another value."""
-    image = launch.container.image if launch.container else ""
-    there = [*launch.argv, *launch.env.values(), image]
-    for name, default in assumed.items():
-        if whole(default) and all(any(w in text for text in there) for w in default.split()):
-            shown = "***" if by_name(name) else default or "nothing"
-            report.note(
-                "told",
-                f"{name} is not set in the text",
-                f"its default is taken: {shown}; if it was another value: --var {name}=VALUE",
-            )
-
-
-def _around(simple: Simple, before: str, report: Report) -> None:
-    if before == "||":
-        report.refuse("runs only if the command before it fails")
-    if simple.after == "&":
-        report.note("dropped", "&", "systemd keeps the service running")
-    if simple.after == "|":
-        report.note("dropped", "| …", "what the engine prints is in the journal: opsctl logs")
-    if before == "|":
-        report.note("dropped", "… |", "the engine reads nothing from its standard input")
-    if simple.redirects:
-        report.note(
-            "dropped",
-            theirs(" ".join(simple.redirects)),
-            "what the engine prints is in the journal: opsctl logs",
-        )
+            around(simple, before, reading.report)
+            kept_back(scope, reading)
 
 
 def _command(simple: Simple, text: str, scope: Scope, reading: Reading, depth: int) -> None:
     if not simple.words:
-        _assign(simple, scope, reading, scope)
+        assign(simple, scope, reading, scope)
         return
     inner = Scope(
         dict(scope.values), set(scope.exported), scope.arguments, scope.cwd, reading.assumed
     )
-    _assign(simple, scope, reading, inner, export=True)
+    assign(simple, scope, reading, inner, export=True)
     words = mended(simple.words, text, reading.report)
     first = simple.words[0].bare or ""
-    if first in _EXPORTS:
-        _export(words[1:], scope, reading)
+    if first in EXPORTS:
+        export(words[1:], scope, reading)
         return
     argv = [field for word in words for field in expand(word, inner)]
     for name in reading.assumed.keys() & inner.values.keys() - {a.name for a in simple.assignments}:
         scope.values.setdefault(name, inner.values[name])  # of ${NAME:=DEFAULT}
     if simple.assignments and argv and argv[0].startswith("-"):
-        argv = _labelled(simple, inner, argv, reading.report)
-    if argv and not _builtin(argv, scope, reading, simple.line, depth):
-        program(argv, simple, inner, reading, depth)
-
-
-def _labelled(simple: Simple, inner: Scope, argv: list[str], report: Report) -> list[str]:
-    """command=python3 -m …: a log's own label before what it ran."""
-    label = simple.assignments[-1]
-    value = inner.values.pop(label.name, "")
-    report.note("dropped", f"{label.name}=", "a label of the log that it was copied from")
-    return [*str(value).split(), *argv]
-
-
-def _assign(
-    simple: Simple, scope: Scope, reading: Reading, into: Scope, *, export: bool = False
-) -> None:
-    for assignment in simple.assignments:
-        old = into.values.get(assignment.name)
-        if assignment.value is None:
-            items = [f for word in assignment.array for f in expand(word, scope)]
-            kept = old if assignment.append and isinstance(old, list) else []
-            into.values[assignment.name] = [*kept, *items]
-            continue
-        value = expand_one(assignment.value, into)
-        if assignment.append and isinstance(old, str):
-            value = old + value
-        into.values[assignment.name] = value
-        if export or reading.exporting:
-            into.exported.add(assignment.name)
-
-
-def _export(words: list[Word], scope: Scope, reading: Reading) -> None:
-    for word in words:
-        for text in [expand_one(word, scope)]:
-            name, equals, value = text.partition("=")
-            if text.startswith("-"):
-                continue
-            if equals:
-                scope.values[name] = value
-            scope.exported.add(name)
-
-
-def _builtin(argv: list[str], scope: Scope, reading: Reading, line: int, depth: int) -> bool:
-    """What changes how the rest is read. Answers whether it was one of these."""
-    name = argv[0]
-    if name in ("cd", "pushd"):
-        target = next((word for word in argv[1:] if not word.startswith("-")), "")
-        here = scope.cwd or ""
-        known = target.startswith("/") or (here and whole(target))
-        scope.cwd = str(PurePosixPath(here, target)) if known and whole(target) else None
-        return True
-    if name in ("source", "."):
+        argv = labelled(simple, inner, argv, reading.report)
+    if argv[:1] in (["source"], ["."]):
         _source(argv, scope, reading, depth)
-        return True
-    if name in ("conda", "mamba", "micromamba") and argv[1:2] == ["activate"]:
-        _conda(argv, reading)
-        return True
-    if name == "unset":
-        for word in argv[1:]:
-            scope.values.pop(word, None)
-            scope.exported.discard(word)
-        return True
-    if name == "set" and ("-a" in argv or "allexport" in argv):
-        reading.exporting = "+a" not in argv
-    if name == "eval":
-        reading.report.refuse(f"line {line} builds a command by eval, which only a run decides")
-        return True
-    return False
-
-
-def _conda(argv: list[str], reading: Reading) -> None:
-    target = next((word for word in argv[2:] if not word.startswith("-")), "")
-    if target.startswith("/") and whole(target):
-        reading.root = target
-        reading.report.note("dropped", " ".join(argv), "the unit names the environment itself")
-        return
-    reading.report.note(
-        "lost",
-        plain(" ".join(argv)),
-        "the text does not tell the folder of this environment: if the engine shall run in it, "
-        "write engine.root",
-    )
+    elif argv and not builtin(argv, scope, reading, simple.line):
+        program(argv, simple, inner, reading, depth)
 
 
 def _source(argv: list[str], scope: Scope, reading: Reading, depth: int) -> None:
@@ -317,7 +110,7 @@ def program(argv: list[str], simple: Simple, scope: Scope, reading: Reading, dep
         if name.endswith(".sh"):
             reading.unread.append(plain(left.argv[0]))
             return
-        if name not in _HARMLESS:
+        if name not in HARMLESS:
             reading.strangers.append(_launch(left, inner, reading))
         reading.others.append((plain(name), simple.line))
 
@@ -410,7 +203,9 @@ def _container(
         return
     _keep(reading, report)
     env = {**reading.variables, **scope.env()}
-    launch = docker.run(left.argv, env, reading.files, reading.mounts, reading.report)
+    launch = docker.run(
+        left.argv, env, reading.files, reading.mounts, reading.report, scope.cwd or ""
+    )
     if launch is not None:
         launch.wrapped = [*left.wrapped, *launch.wrapped]
         settle(launch, reading, scope)

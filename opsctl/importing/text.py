@@ -71,7 +71,7 @@ def launch(
             report.refuse("is no compose file: it has no services")
             return None
         made = compose.launch(
-            document, asked.service, asked.variables, asked.files, asked.mounts, report
+            document, asked.service, asked.variables, asked.files, asked.mounts, report, asked.cwd
         )
         return _within(made, asked, report) if made is not None else None
     if re.search(

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from opsctl.importing import Asked, from_text
-from opsctl.importing.compose import dotenv
+from opsctl.importing import Asked, compose, dotenv, from_text
+from opsctl.importing.marks import mark
 
 PYTHON = "/opt/sglang/0.5.9/bin/python -m sglang.launch_server --model-path /srv/m"
 DOCKER = "docker run --network host -v /srv/m:/srv/m"
@@ -93,8 +93,18 @@ def test_compose_without_the_file_beside_it() -> None:
 
 def test_the_lines_of_a_dotenv() -> None:
     text = "# no\nexport A=1\nB = two words # tail\nC='a # $A'\nD=\"x$A\"\nE=${A}2\nF=\nbroken\n"
-    assert dotenv(text) == {
+    text += 'G="two\nlines \\"q\\""\nH: 1\nI=\'it\\\'s\'\n'
+    found = dotenv.quoted(text, {}, lambda value, known: compose._interpolated(value, known, {}))
+    assert found == {
         "A": "1", "B": "two words", "C": "a # $A", "D": "x1", "E": "12", "F": "",
+        "broken": mark("variable", "broken"), "G": 'two\nlines "q"', "H": "1", "I": "it's",
+    }  # fmt: skip
+
+
+def test_docker_reads_such_a_file_as_it_stands() -> None:
+    text = "# no\nA='1'\n  B=2 # tail\nC\nD\n\nexport E=1\n"
+    assert dotenv.plain(text, {"C": "c"}) == {
+        "A": "'1'", "B": "2 # tail", "C": "c", "D": mark("variable", "D"), "export E": "1",
     }  # fmt: skip
 
 
