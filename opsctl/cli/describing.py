@@ -41,8 +41,9 @@ def flags_of(name: str, settings: Settings, version: str) -> list[Described]:
     from opsctl import inventory, spec
 
     path = inventory.find(settings.inventory)
-    raw = inventory.document(path)
+    raw = inventory.as_far(path)
     chosen = inventory.select(inventory.book_of(path, raw), [name], settings.hosts)
+    chosen.must_be_read()
     found: list[Described] = []
     for host in chosen.names:
         service = spec.load(raw, host)[name]

@@ -30,8 +30,9 @@ def doctor(settings: Settings) -> None:
     from opsctl.views.doctor import checks, document, report
 
     path = inventory.find(settings.inventory)
-    raw = inventory.document(path)
+    raw = inventory.as_far(path)
     chosen = inventory.select(inventory.book_of(path, raw), (), settings.hosts, bare=True)
+    chosen.must_be_read()
     described = {name: manifests(raw, name) for name in chosen.names}
     with fleet.opened(chosen) as reached:
         said = reached.each(lambda host: examined(host, described[host.name]), timeout=LONGEST)

@@ -33,13 +33,15 @@ def choose(
 
     path = inventory.find(settings.inventory)
     book = inventory.book(path, cache=not settings.no_cache)
-    return inventory.select(
+    chosen = inventory.select(
         book,
         services or (),
         settings.hosts if limit is None else limit,
         bare=bare,
         undescribed=undescribed,
     )
+    chosen.must_be_read()
+    return chosen
 
 
 def connect(entry: BookEntry) -> Host:

@@ -29,9 +29,10 @@ def describe(
     from opsctl import inventory
 
     path = inventory.find(settings.inventory)
-    raw = inventory.document(path)
+    raw = inventory.as_far(path)
     hosts = settings.hosts if limit is None else limit
     chosen = inventory.select(inventory.book_of(path, raw), services or (), hosts)
+    chosen.must_be_read()
     return chosen, inventory.parse(path, raw, chosen.names)
 
 

@@ -33,9 +33,10 @@ def render(
     from opsctl.release.write import write
 
     path = inventory.find(settings.inventory)
-    raw = inventory.document(path)
+    raw = inventory.as_far(path)
     limit = hosts or settings.hosts
     chosen = inventory.select(inventory.book_of(path, raw), limit=limit)
+    chosen.must_be_read()
     described = inventory.parse(path, raw, chosen.names)
     releases = {
         name: [

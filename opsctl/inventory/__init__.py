@@ -1,7 +1,8 @@
 """Which hosts there are, how they are reached, and what shall run on them.
 
-`read` asks Ansible (templates, vaults, plugins) and gives whole descriptions; `book` gives only
-names and addresses, without secrets, from a cache that is as old as the inventory's files.
+`as_far` asks Ansible (templates, vaults, plugins), and `parse` makes whole descriptions of what it
+says; `book` gives only names and addresses, without secrets, from a cache that is as old as the
+inventory's files.
 """
 
 from opsctl.inventory.book import book
@@ -10,11 +11,9 @@ from opsctl.inventory.model import Book, BookEntry, HostEntry, Inventory
 from opsctl.inventory.reader import (
     as_far,
     book_of,
-    document,
     must_be_read,
     of_roles,
     parse,
-    read,
     unread,
 )
 from opsctl.inventory.select import Selected, select
@@ -28,12 +27,10 @@ __all__ = [
     "as_far",
     "book",
     "book_of",
-    "document",
     "find",
     "must_be_read",
     "of_roles",
     "parse",
-    "read",
     "select",
     "unread",
 ]

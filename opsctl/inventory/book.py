@@ -19,7 +19,7 @@ import opsctl
 from opsctl.inventory import typed
 from opsctl.inventory.locate import ansible_cfg, setting
 from opsctl.inventory.model import Book, BookEntry
-from opsctl.inventory.reader import book_of, document
+from opsctl.inventory.reader import as_far, book_of
 from opsctl.paths import share
 
 # An inventory folder with more files than this is not an inventory (a home directory?).
@@ -35,7 +35,7 @@ def book(path: Path, *, cache: bool = True, environ: Mapping[str, str] = os.envi
     kept = _file(path, environ)
     if before is not None and (known := _load(kept, before)) is not None:
         return Book(path, known)
-    fresh = book_of(path, document(path))
+    fresh = book_of(path, as_far(path))
     if before is not None and cacheable(fresh):
         _save(kept, before, fresh)
     else:
@@ -44,8 +44,9 @@ def book(path: Path, *, cache: bool = True, environ: Mapping[str, str] = os.envi
 
 
 def cacheable(fresh: Book) -> bool:
-    """Whether the book holds nothing secret. Looks at names, and for sshpass in arguments."""
-    return not any(
+    """Whether the book holds nothing secret, and all that it is to hold. Looks at names, and for
+    sshpass in arguments."""
+    return not any(entry.unread for entry in fresh.hosts.values()) and not any(
         _SECRET.search(key) or "sshpass" in str(value)
         for entry in fresh.hosts.values()
         for key, value in entry.connection.items()

@@ -7,17 +7,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from opsctl.errors import Problem
     from opsctl.spec.models import Service
 
 
 @dataclass(frozen=True)
 class BookEntry:
-    """One host: `connection` holds its ansible_* variables, templated."""
+    """One host: `connection` holds its ansible_* variables, templated; `unread`: what of its
+    values could not be."""
 
     name: str
     connection: dict[str, Any]
     groups: tuple[str, ...] = ()
     services: tuple[str, ...] = ()
+    unread: tuple[Problem, ...] = ()
 
 
 @dataclass(frozen=True)

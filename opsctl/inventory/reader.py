@@ -28,14 +28,6 @@ MEMORY = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
 SAID = 15  # last lines of Ansible's own words that are shown with an error
 
 
-def read(path: Path, limit: str | None = None) -> Inventory:
-    """All descriptions of an inventory, checked.
-
-    Raises OpsctlError if Ansible cannot read it, SpecError for what is wrong in descriptions.
-    """
-    return parse(path, document(path, limit))
-
-
 def parse(path: Path, raw: dict[str, Any], only: Collection[str] | None = None) -> Inventory:
     """The reader's document as values, of the hosts in `only` (all if None).
 
@@ -61,26 +53,28 @@ def parse(path: Path, raw: dict[str, Any], only: Collection[str] | None = None) 
 
 def book_of(path: Path, raw: dict[str, Any]) -> Book:
     """Names and addresses in the reader's document; descriptions need not be valid for that."""
+    gaps: dict[str, list[Problem]] = {}
+    for problem in unread(raw):
+        gaps.setdefault(problem.host, []).append(problem)
     return Book(
         path,
         {
             name: BookEntry(
-                name, _connection(said), tuple(said.get("groups") or ()), tuple(_names(said))
+                name,
+                _connection(said),
+                tuple(said.get("groups") or ()),
+                tuple(_names(said)),
+                tuple(gaps.get(name, ())),
             )
             for name, said in raw["hosts"].items()
         },
     )
 
 
-def document(path: Path, limit: str | None = None) -> dict[str, Any]:
-    """What the reader play says. Raises SpecError with every value that it could not read."""
-    raw = as_far(path, limit)
-    must_be_read(raw)
-    return raw
-
-
 def as_far(path: Path, limit: str | None = None) -> dict[str, Any]:
-    """The same with gaps: `unread` of it lists them. For those who only look."""
+    """What the reader play says, with gaps for what it could not read: `unread` of it lists them,
+    and who needs them refuses them (Selected.must_be_read, must_be_read). Raises OpsctlError if
+    Ansible cannot read the inventory."""
     with tempfile.TemporaryDirectory(prefix="opsctl-", dir=MEMORY) as folder:
         out = Path(folder) / "read.json"
         out.touch(mode=0o600)

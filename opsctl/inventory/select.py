@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
 
-from opsctl.errors import NothingSelected, Refused
+from opsctl.errors import NothingSelected, Problem, Refused, SpecError
 from opsctl.inventory.model import Book, BookEntry
 
 # A range of an inventory's own file, h[1:5], or a slice of a group, gpu[0:2].
@@ -21,6 +21,8 @@ class Selected:
 
     entries: tuple[tuple[BookEntry, tuple[str, ...]], ...]
     fleet_wide: bool  # not every host was named
+    unread: tuple[Problem, ...] = ()
+    """What could not be read of the hosts that were meant, whatever runs there."""
 
     @property
     def hosts(self) -> tuple[BookEntry, ...]:
@@ -32,6 +34,13 @@ class Selected:
 
     def services_of(self, host: str) -> tuple[str, ...]:
         return self.by_host[host]
+
+    def must_be_read(self) -> None:
+        """Raises SpecError with all of it; other hosts' gaps keep nobody from these."""
+        if self.unread:
+            from opsctl.spec import together  # not above: pydantic would slow every verb
+
+            raise SpecError(together(self.unread))
 
     @property
     def by_host(self) -> dict[str, tuple[str, ...]]:
@@ -72,10 +81,12 @@ def select(
             wanted = tuple(s for s in entry.services if not services or s in services)
         if wanted or (bare and not services):
             entries.append((entry, wanted))
+    gaps = tuple(problem for entry in hosts for problem in entry.unread)
     if not entries:
+        Selected((), False, gaps).must_be_read()  # a gap may be what hides the services
         raise _nothing(book, services, [h.name for h in hosts])
     named = {entry.name for entry, _ in entries} <= set(limit)
-    return Selected(tuple(entries), fleet_wide=not named)
+    return Selected(tuple(entries), fleet_wide=not named, unread=gaps)
 
 
 def _may_be_one(service: str) -> bool:

@@ -123,7 +123,6 @@ def cli(monkeypatch, tmp_path):
         return raw
 
     monkeypatch.setenv("OPSCTL_INVENTORY", str(path))
-    monkeypatch.setattr(inventory, "document", document)
     monkeypatch.setattr(inventory, "as_far", document)
     monkeypatch.setattr(
         inventory, "book", lambda where, cache=True: inventory.book_of(where, document(where))

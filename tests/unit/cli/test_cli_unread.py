@@ -64,3 +64,23 @@ def test_who_needs_secrets_is_refused(gaps):
     inventory.must_be_read(gaps.raw, ["h3"])
     inventory.must_be_read(gaps.raw, ["h1"], "qwen")
     assert gaps("config", "show").exit_code == 2
+
+
+@pytest.mark.parametrize("verb", ["status", "doctor", "plan", "render --out x", "hosts", "verify"])
+def test_a_host_that_is_not_meant_keeps_nobody_out(cli, tmp_path, verb):
+    """Its port is none: `opsctl … --limit` the others goes on, and all of them does not."""
+    told = "is no port"
+    cli.raw["unread"] = [gap("h2", "ansible_port", told)]
+    words = [str(tmp_path / "x") if word == "x" else word for word in verb.split()]
+    done = cli(*words, "--limit", "h2")
+    assert done.exit_code == 2 and "host h2, key ansible_port: is no port" in done.stderr
+    assert told in cli(*words).stderr
+    assert told not in cli(*words, "--limit", "h1").stderr
+
+
+def test_services_that_a_gap_hides_are_not_left_out_in_silence(cli):
+    cli.raw["hosts"]["h2"]["sglang_services"] = None
+    cli.raw["unread"] = [gap("h2", "sglang_services")]
+    assert "key sglang_services" in cli("status").stderr
+    assert "key sglang_services" in cli("status", "--limit", "h2").stderr
+    assert cli("status", "--limit", "h1").exit_code == 0

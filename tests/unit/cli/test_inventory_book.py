@@ -60,7 +60,7 @@ def place(tmp_path, monkeypatch):
         reads.append(path)
         return here.raw
 
-    monkeypatch.setattr(sys.modules["opsctl.inventory.book"], "document", document)
+    monkeypatch.setattr(sys.modules["opsctl.inventory.book"], "as_far", document)
     monkeypatch.chdir(tmp_path)
     return here
 

@@ -4,7 +4,7 @@ import pytest
 
 from opsctl.errors import SpecError
 from opsctl.inventory.mistakes import mistakes
-from opsctl.inventory.reader import document
+from opsctl.inventory.reader import as_far
 
 GOOD = """\
 sglang_services:
@@ -64,4 +64,4 @@ def test_ansible_refuses_the_same(written, monkeypatch):
     monkeypatch.setenv("ANSIBLE_DUPLICATE_YAML_DICT_KEY", "ignore")
     folder = written(TWICE)
     with pytest.raises(SpecError, match=r"kimi.yml:5, key .*tp-size: this key stands twice"):
-        document(folder)
+        as_far(folder)
