@@ -16,10 +16,10 @@ from opsctl.errors import Refused, SpecError
 from opsctl.forecast import carried
 from opsctl.forecast.calibration import Typed
 from opsctl.forecast.case import case
-from opsctl.forecast.owned import after_the_draft, alike, held, of_description, written
+from opsctl.forecast.owned import TOKENS, after_the_draft, alike, held, of_description, written
 from opsctl.forecast.presumed import CARD, TYPED, presumed, usual, weighed
 from opsctl.forecast.values import Case
-from opsctl.onhost.expect import GiB
+from opsctl.onhost.expect import GiB, count
 from opsctl.release.manifest import outline
 from opsctl.spec.change import changed
 from opsctl.spec.load import check
@@ -96,10 +96,6 @@ class Question:
         if not (self.sets or more or self.base is not None):
             figures = ordered(written(service), typed)
             return Asked(manifest, figures, after_the_draft(figures, manifest), frozenset(typed))
-        if more:
-            base = outline(self.name, described(self.name, self.entry, self.sets))
-            if not alike(base, manifest):
-                typed.pop("kv_tokens", None)
         known, notes = self._known(service, manifest)
         typed, more_notes = self._held(typed, manifest)
         figures = ordered(known, typed)
@@ -124,14 +120,21 @@ class Question:
         self, figures: Mapping[str, int], manifest: Mapping[str, Any]
     ) -> tuple[dict[str, int], tuple[str, ...]]:
         """What of the figures that were typed, which are of the description as it is written, holds
-        in spite of what was set. Where that alone is none, what was set at first stands for it."""
+        in spite of what was set: the same whether that was set at first or is tried now. Where the
+        description alone is none, what was set at first stands for it."""
         if not figures:
             return {}, ()
         try:
             first = described(self.name, self.entry, ())
         except SpecError:
             first = described(self.name, self.entry, self.sets)
-        return held(figures, outline(self.name, first), manifest)
+        base, found = outline(self.name, first), dict(figures)
+        tokens = None if alike(base, manifest) else found.pop(TOKENS, None)
+        kept, notes = held(found, base, manifest)
+        if tokens is None:
+            return kept, notes
+        note = f"--gpu-tokens {count(tokens)} is of the settings as described: it was not used"
+        return kept, (note, *notes)
 
     def case(self, sets: Sequence[str] = ()) -> Case:
         """Raises NoForecast for a model that is not forecast."""

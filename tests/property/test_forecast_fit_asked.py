@@ -2,6 +2,7 @@
 has to be set, and one step more is not. Over public models, releases, cards and flags."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -116,6 +117,7 @@ def test_the_value_fits_and_the_next_does_not(key: str, asked: Question) -> None
         return  # what is refused whatever the value is: told in its place
     assert fits(key, said), said.result.fit
     assert said.result == found.result  # not even a figure differs
+    assert outlook(replace(asked, sets=found.sets)).result == found.result  # as `--set` asks it
     if found.limits and found.limits[0].startswith(("more than", "the model itself")):
         return
     step = found.value + KNOBS[key].value(1)

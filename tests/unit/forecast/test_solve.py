@@ -210,6 +210,21 @@ def test_a_context_is_held_against_what_the_next_start_may_find():
         assert more.gpu == "tight" and "158,720 tokens of one request" in more.reasons[0]
 
 
+@pytest.mark.parametrize("change", ["context-length=100000", "page-size=64"])
+@pytest.mark.parametrize("known", [{}, {"gpu_free_before": None, "gpu_free_after": None}])
+def test_what_is_set_at_first_is_judged_as_what_is_tried(change, known):
+    """`forecast --set X` and a value of --fit or --compare: a number of tokens that was typed is of
+    neither."""
+    entry = {**KIMI_0_5_9, "flags": {"tp-size": 8, "mem-fraction-static": 0.88}}
+    given = {**PRO, **known, "gpus": 8, "gpu_tokens": 159277}
+    first = outlook(question(entry, "Kimi-K2.5", (change,), **given))
+    tried = outlook(question(entry, "Kimi-K2.5", **given), (change,))
+    assert first.result == tried.result
+    tokens = first.result.device.tokens
+    assert tokens is None or tokens.basis == "computed"
+    assert any("159,277 is of the settings as described" in note for note in first.notes)
+
+
 def test_a_context_that_is_described_is_judged_as_it_was_seen():
     """158,250 of 159,277 logged tokens: known of the described value alone."""
     flags = {"tp-size": 8, "mem-fraction-static": 0.88, "context-length": 154 * 1024 + 512}
