@@ -45,7 +45,7 @@ _UUID = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 # Of these chance makes the values, and everybody may know them.
 _PUBLIC = re.compile(r"(REVISION|COMMIT|SHA[0-9]*|DIGEST|HASH|CHECKSUM|UUID|DEVICES|(?<!KEY)_ID)$")
 # A word that belongs to nothing is shown only where it can hardly be a secret.
-_HARMLESS = re.compile(r"[^\n]{1,7}|[\d.,]+|[\u2012-\u2015-][^\s=]{0,40}|[\w.-]*/[\w./-]*|\s*")
+_HARMLESS = re.compile(r"[^\n]{1,7}|[\d.,]{1,9}|[\u2012-\u2015-][^\s=]{0,40}|[\w.-]*/[\w./-]*|\s*")
 _MASK = "***"
 _LEAST = 4  # shorter texts stand in ordinary words, and hiding them would garble every message
 _WITHIN = 8  # a secret of fewer characters is looked for as a whole value only

@@ -177,6 +177,10 @@ def test_no_secret_is_told(pieces: list[str], secret: str, data: st.DataObject) 
             f"--served-model-name {secret} --api-key {secret}", f"SLACK_WEBHOOK={secret} ",
             f"--api-key {secret} --chat-template x-{secret}", f"H='Auth: Bearer {secret}' ",
             f"ExecStartPre=/x --token {secret}\n", f"--api-key a{secret} {secret}",
+            f"API_KEYS={secret} ", f"MemoryMax=--token a{secret} {secret}\n",
+            f"--tp '--api-key a{secret} {secret}'", f"> 'log --api-key a{secret} {secret}'",
+            f"--hicache-storage-backend-extra-config '{{\"tokens\": [\"{secret}\"]}}'",
+            f"--json-model-override-args '{{\"secretKey\": \"{secret}\"",
         ])
     )  # fmt: skip
     at = data.draw(st.integers(0, len(pieces)))

@@ -265,6 +265,7 @@ STRAYS = [
     ("--api-key my zesame words9", "argument 5, after --api-key: a word"),
     ("Stray9SecretWord", "argument 3, after --model-path: a word of 16 characters (***"),
     ("hunter2hunter2", "a word of 14 characters (***"),
+    ("222222222222", "a word of 12 characters (***"),
     ("--trust-remote-code=Stray9SecretWord", "--trust-remote-code takes no value (value: ***)"),
     ("True", "'True' belongs to no flag"),
     ("\u2013tp 8", "'\u2013tp' belongs to no flag"),

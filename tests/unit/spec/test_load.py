@@ -9,6 +9,7 @@ import pytest
 
 from opsctl.errors import SpecError
 from opsctl.spec import check, load, show, validate
+from opsctl.spec.kinds import secret_name
 
 GOOD: dict[str, Any] = {
     "model": {"path": "/srv/models/K", "served_name": "k"},
@@ -40,6 +41,15 @@ def test_an_override_changes_one_value_and_null_deletes() -> None:
     assert services["k"].gpus == (4, 5)
     assert services["k"].user == "s"
     assert check({"k": GOOD}, {"k": None}) == ({}, [])
+
+
+def test_names_of_secrets_and_of_tokens_of_a_text() -> None:
+    """A name that no variable can have is judged, too, and is no secret for that."""
+    secret = ("HF_TOKEN", "hf_token", "A_PASSWORD", "X_API_KEY", "2_TOKEN", "a b_SECRET")
+    public = ("SGLANG_USE_AITER_FP8_PER_TOKEN", "EOS_TOKEN", "MAX_TOKENS", "2A", "a b", "")
+    assert all(map(secret_name, secret)) and not any(map(secret_name, public))
+    env = {"SGLANG_USE_AITER_FP8_PER_TOKEN": "1"}
+    assert check({"k": {**GOOD, "env": env}}, {})[1] == []
 
 
 WRONG: list[tuple[dict[str, Any], list[str]]] = [
