@@ -60,7 +60,9 @@ def _command(simple: Simple, text: str, scope: Scope, reading: Reading, depth: i
         scope.values.setdefault(name, inner.values[name])  # of ${NAME:=DEFAULT}
     if simple.assignments and argv and argv[0].startswith("-"):
         argv = labelled(simple, inner, argv, reading.report)
-    if argv[:1] in (["source"], ["."]):
+    if argv == ["exec"] and simple.redirects:
+        around(simple, "", reading.report)
+    elif argv[:1] in (["source"], ["."]):
         _source(argv, scope, reading, depth)
     elif argv and not builtin(argv, scope, reading, simple.line):
         program(argv, simple, inner, reading, depth)
@@ -131,7 +133,10 @@ def _inner(left: Unwrapped, scope: Scope) -> Scope:
         values.pop(name, None)
         exported.discard(name)
     values.update(left.env)
-    return Scope(values, exported | set(left.env), scope.arguments, scope.cwd, scope.assumed)
+    cwd = left.cwd if left.cwd and whole(left.cwd) else None if left.cwd else scope.cwd
+    if left.cwd and cwd and not cwd.startswith("/"):
+        cwd = str(PurePosixPath(scope.cwd, cwd)) if scope.cwd else None
+    return Scope(values, exported | set(left.env), scope.arguments, cwd, scope.assumed)
 
 
 def _launch(left: Unwrapped, scope: Scope, reading: Reading) -> Launch:

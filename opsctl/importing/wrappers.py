@@ -8,6 +8,7 @@ from pathlib import PurePosixPath
 
 from opsctl.importing.marks import theirs
 from opsctl.importing.model import Report
+from opsctl.importing.transient import transient
 from opsctl.importing.unit.fatetexts import BOUND, PRIORITY
 
 _DETACH = "systemd keeps the service running, and starts it again"
@@ -98,13 +99,15 @@ _ASSIGNMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=(.*)", re.DOTALL)
 @dataclass
 class Unwrapped:
     """`argv`: what is left. `script`, `arguments`: the text that a shell would read, and $1 …;
-    `script_file`: its file, if it is not known here. `unset`: variables that are taken away."""
+    `script_file`: its file, if it is not known here. `unset`: variables that are taken away.
+    `cwd`: the folder that one of them changes to."""
 
     argv: list[str]
     env: dict[str, str] = field(default_factory=dict)
     unset: list[str] = field(default_factory=list)
     clear: bool = False
     user: str | None = None
+    cwd: str | None = None
     script: str | None = None
     script_file: str | None = None
     arguments: list[str] = field(default_factory=list)
@@ -129,6 +132,8 @@ def _one(now: Unwrapped, report: Report) -> None:
         _env(now)
     elif name in ("sudo", "doas"):
         _sudo(now, report)
+    elif name == "systemd-run":
+        _transient(now, report)
     elif name in ("su", "runuser"):
         _su(now, report)
     elif name in SHELLS:
@@ -172,7 +177,9 @@ def _env(now: Unwrapped) -> None:
             now.unset.append(word.partition("=")[2])
             words = words[1:]
         elif word in ("-C", "--chdir") and len(words) > 1:
-            words = words[2:]
+            now.cwd, words = words[1], words[2:]
+        elif word.startswith("--chdir="):
+            now.cwd, words = word.partition("=")[2], words[1:]
         elif match := _ASSIGNMENT.fullmatch(word):
             now.env[match[1]] = match[2]
             words = words[1:]
@@ -194,6 +201,9 @@ def _sudo(now: Unwrapped, report: Report) -> None:
         elif word in _SUDO_VALUED and words:
             value = words.pop(0)
             user = value if word in ("-u", "--user") else user
+            now.cwd = value if word in ("-D", "--chdir") else now.cwd
+        elif word.startswith("--chdir="):
+            now.cwd = word.partition("=")[2]
         elif word.startswith("--user="):
             user = word.partition("=")[2]
         elif word.startswith("-u") and len(word) > 2:
@@ -203,6 +213,13 @@ def _sudo(now: Unwrapped, report: Report) -> None:
     report.note(
         "dropped", f"sudo (as {theirs(user)})", "systemd starts the service as its own user"
     )
+
+
+def _transient(now: Unwrapped, report: Report) -> None:
+    left = transient(now.argv[1:], report)
+    now.argv, now.env = left.argv, {**now.env, **left.env}
+    now.user, now.cwd = left.user or now.user, left.cwd or now.cwd
+    now.wrapped.append("systemd-run")
 
 
 def _su(now: Unwrapped, report: Report) -> None:

@@ -11,6 +11,7 @@ from opsctl.importing.shell.words import Lit, Run, Var, Word
 _BRACES = re.compile(r"\{([^{}\s]*+)\}")
 _PATTERN = re.compile(r"[*?]|\[[^\[\]]*+\]")
 _DEEPEST = 20
+_WHERE = re.compile(r"\$\([ \t]*pwd[ \t]*\)|`[ \t]*pwd[ \t]*`")
 
 
 @dataclass
@@ -83,6 +84,9 @@ def _part(part: Lit | Var | Run, scope: Scope, *, first: bool) -> tuple[list[str
     if isinstance(part, Lit):
         return [_literal(part, scope, first)], False
     if isinstance(part, Run):
+        here = scope.cwd or ""
+        if _WHERE.fullmatch(part.written) and re.fullmatch(r"\S+", here):
+            return [here], False
         return [mark(part.kind, part.written)], False
     found = _variable(part, scope)
     return found, not part.quoted

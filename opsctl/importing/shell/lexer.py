@@ -51,11 +51,19 @@ class Lexer:
             self.at = number.end()
         elif _PLACEHOLDER.match(self.text, self.at):
             return self._word()
+        if not number and self.text.startswith(("<(", ">("), self.at):
+            return self._substituted()
         for operator in _OPERATORS:
             if self.text.startswith(operator, self.at):
                 self.at += len(operator)
                 return Operator(operator, start, number[0] if number else "")
         return self._word()
+
+    def _substituted(self) -> Word:
+        """<(…), >(…): a name of a file that stands for another command."""
+        start = self.at
+        self._closed("(", ")", start + 1)
+        return Word((Run("command", self.text[start : self.at]),), start, self.at)
 
     def _blank(self) -> None:
         """Blanks, continued lines, comments."""

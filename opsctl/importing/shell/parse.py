@@ -135,7 +135,8 @@ class _Reader:
         if self.at < len(self.tokens) and isinstance(word := self.tokens[self.at], Word):
             where = self.lexer.text[word.start : word.end]
             self.at += 1
-        self.now.redirects.append(f"{token.number}{token.text}{where}")
+        between = " " if where.startswith(("<(", ">(")) else ""
+        self.now.redirects.append(f"{token.number}{token.text}{between}{where}")
 
     def _end(self, operator: str) -> None:
         if self.now.words or self.now.assignments:
