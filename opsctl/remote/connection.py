@@ -79,8 +79,8 @@ def _open(stop: Target, gateway: fabric.Connection | None, name: str) -> fabric.
     try:
         expected = _expected(stop, name)
     except Unreachable:
-        if stop.name == name and gateway is None and not stop.proxy_command:
-            _refuse_dead(stop, name)
+        if not stop.proxy_command:
+            _refuse_dead(stop, name, gateway)
         raise
     keys = Keys(stop)
     config = fabric.Config(
@@ -178,13 +178,17 @@ def _expected(stop: Target, name: str) -> Known:
     return found
 
 
-def _refuse_dead(stop: Target, name: str) -> None:
-    """Raises Unreachable for a host that is not there: its key is not what is wrong then. Nothing
-    is sent to it."""
+def _refuse_dead(stop: Target, name: str, gateway: fabric.Connection | None) -> None:
+    """Raises Unreachable for a host, or a jump, that is not there: its key is not what is wrong
+    then. Nothing is sent to it."""
+    place, limit = (stop.address, stop.port), stop.connect_timeout
     try:
-        socket.create_connection((stop.address, stop.port), timeout=stop.connect_timeout).close()
-    except OSError as error:
-        raise unreachable(error, stop, name, None) from error
+        if gateway is None:
+            socket.create_connection(place, timeout=limit).close()
+        else:
+            gateway.transport.open_channel("direct-tcpip", place, ("", 0), timeout=limit).close()
+    except (OSError, paramiko.SSHException) as error:
+        raise unreachable(error, stop, name, None, gateway) from error
 
 
 def _unwanted(kinds: frozenset[str]) -> list[str]:
