@@ -16,11 +16,14 @@ from opsctl.ansible.target.converge import Refused
 from opsctl.ansible.target.host_tuning import contradiction
 
 # No variable begins like this but the roles' own: whatever else does is a mistake of typing.
-OWN = ("host_tuning_", "nvidia_driver_", "cuda_", "opsctl_")
+OWN = ("host_tuning_", "nvidia_driver_")
+# Owners' own may well begin like this: only one that is like one of ours is a mistake.
+SHARED = ("cuda_", "opsctl_")
 # What deploy.yml fills in: nobody means these, so a name that is like one is the owner's own.
 FILLED = ("cuda_needs", "engine_environments", "model_folders", "nvidia_driver_needs")
 # What playbooks take of the command line, or keep for their own next task.
 PLAYBOOKS = ("opsctl_canary", "opsctl_reason", "opsctl_described", "opsctl_surveyed")
+LIKE = 0.75  # of difflib: the beginning is ours
 NEAR = 0.9  # of difflib: one letter wrong or missing in a name of ten
 
 NR_OPEN_MOST = 2147483584  # the kernel's own bound for fs.nr_open on 64 bits (fs/file.c)
@@ -35,10 +38,12 @@ def stranger(name: str, known: Collection[str]) -> tuple[str, str] | None:
         return None
     own = name.startswith(OWN)
     meant = [one for one in (*known, *PLAYBOOKS[:2]) if one not in FILLED]
-    near = get_close_matches(name, meant, n=1, cutoff=0.7 if own else NEAR)
+    cutoff = LIKE if own or name.startswith(SHARED) else NEAR
+    near = get_close_matches(name, meant, n=1, cutoff=cutoff)
     if not (own or near):
         return None
-    hint = f"did you mean {near[0]}?" if near else "give a variable of your own another beginning"
+    hint = f"did you mean {near[0]}? " if near else ""
+    hint += "A variable of your own needs another " + ("beginning" if own else "name")
     return "is no variable of any role: nothing reads it", hint
 
 

@@ -54,15 +54,15 @@ def test_the_defaults_are_right() -> None:
         ("sglang_overides", "sglang_overrides"),
         ("cuda_toolkit", "cuda_toolkits"),
         ("opsctl_cannary", "opsctl_canary"),
-        ("cuda_of_my_own_choice", ""),
-        ("opsctl_x", ""),
+        ("cuda_defualt", "cuda_default"),
+        ("opsctl_reasons", "opsctl_reason"),
+        ("host_tuning_of_my_own", ""),
     ],
 )
 def test_a_misspelt_variable_is_told_with_the_nearest_name(name: str, near: str) -> None:
     said = rolevalues.stranger(name, SPECS)
     assert said is not None
-    assert said[1] == (f"did you mean {near}?" if near else said[1])
-    assert near or "another beginning" in said[1]
+    assert said[1].startswith(f"did you mean {near}? " if near else "A variable of your own needs")
 
 
 @pytest.mark.parametrize(
@@ -72,6 +72,7 @@ def test_a_misspelt_variable_is_told_with_the_nearest_name(name: str, near: str)
         *("opsctl_canary", "opsctl_reason", "opsctl_described", "opsctl_surveyed"),
         *("host_rack", "host_role", "host_name", "model_root", "model_folder", "model_path"),
         *("engine_version", "service_port", "sglang_version", "sglang_port", "sglang_models"),
+        *("cuda_home", "cuda_version", "cuda_visible_devices", "opsctl_x", "opsctl_inventory"),
         *("ansible_host", "groups", "inventory_hostname", "ratio", "rack"),
     ],
 )
