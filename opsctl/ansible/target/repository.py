@@ -43,7 +43,8 @@ def wrong(asked: Mapping[str, Any]) -> Tuple[str, str]:
     if url and not re.match("(https?://[^/]|file:///)", url):
         return "url", f"must be an address that begins with {', '.join(SCHEMES)}: {url!r} is none"
     if not key:
-        why = f"is not given: the file, on the controller, of the key that signs {url or 'it'} "
+        what = url or "NVIDIA's repository"
+        why = f"is not given: the file, on the controller, of the key that signs {what} "
         return "key", why + "(NVIDIA's lies beside its packages), or its address with fingerprint"
     wanted = _plain(told)
     if wanted and not re.fullmatch("[0-9A-F]{40}", wanted):
