@@ -272,6 +272,28 @@ def test_check_tells_a_restart_and_why_and_touches_nothing(deployed: Fleet) -> N
     assert deployed.units() == units
 
 
+def test_check_fails_for_what_the_deployment_would_be_refused_for(deployed: Fleet) -> None:
+    """With what doctor would have one type; no role has anything to do on these hosts."""
+    before, model = deployed.invocations(), "/srv/models/Kimi-K2.5"
+    deployed.hosts["h2"].sh(f"chmod 700 {model}")
+    checked, done = (deployed.tried("deploy.yml", *more) for more in (("--check",), ()))
+    deployed.hosts["h2"].sh(f"chmod 755 {model}")
+    for one in (checked, done):
+        assert one.returncode == 2 and recap(one.stdout)["h2"]["failed"] == 1
+        assert f"sglang may not read {model}" in one.stdout
+        assert f"chmod -R a+rX {model}" in one.stdout
+        assert "opsctl doctor --limit h2" in one.stdout
+    assert deployed.invocations() == before
+
+
+def test_a_limit_that_names_a_stranger_stops_all(deployed: Fleet) -> None:
+    before = deployed.invocations()
+    done = deployed.tried("deploy.yml", "--limit", "h1,h11")
+    assert done.returncode == 2 and "is called h11; nothing was touched" in done.stdout
+    assert "TASK [See what is not as described]" not in done.stdout
+    assert deployed.invocations() == before
+
+
 def test_an_unreachable_host_stops_all_before_any_restart(deployed: Fleet) -> None:
     before = deployed.invocations()
     deployed.hosts["h2"].lab("cut", "reject")
