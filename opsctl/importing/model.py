@@ -111,4 +111,5 @@ class Launch:
     name: str | None = None
     drain: int | None = None  # seconds that a stop may take, where a unit says so
     version: str = ""  # of the engine, as the host has it
+    folders: frozenset[str] | None = None  # words that are folders in cwd; None: nobody looked
     wrapped: list[str] = field(default_factory=list)  # nohup, tmux, a shell that does not exec …

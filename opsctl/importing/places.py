@@ -53,12 +53,14 @@ def places(
     values = {name: _moved(name, value, launch, report) for name, value in found.items()}
     placed = Places(values)
     placed.told = {name for name, value in values.items() if value != found[name]}
-    _model(found, placed, models, model, report)
+    _model(found, placed, launch, models, model, report)
     _address(values, placed, launch.container, report)
     return placed
 
 
-def _model(found: dict[str, Any], placed: Places, models: str, model: str, report: Report) -> None:
+def _model(
+    found: dict[str, Any], placed: Places, launch: Launch, models: str, model: str, report: Report
+) -> None:
     written = found.get("model-path")
     if written is None:
         if not any(p.key == "flags.model-path" for p in report.problems):
@@ -73,6 +75,7 @@ def _model(found: dict[str, Any], placed: Places, models: str, model: str, repor
     if model:
         path = model
     elif not str(path).startswith("/"):
+        _either("model-path", str(path), launch, report)
         path = _hub(str(path), models, report)
     if path is None:
         return
@@ -194,7 +197,25 @@ def _path(name: str, text: str, launch: Launch, report: Report) -> str:
         return file[0] + _absolute(name, file[1], launch, report)
     if text.startswith("/"):
         return _from_container(name, text, launch.container, report)
-    return _absolute(name, text, launch, report) if _relative(name, text) else text
+    if _relative(name, text) or text in (launch.folders or ()):
+        return _absolute(name, text, launch, report)
+    if name != "model-path" and is_hub_name(name, text):
+        _either(name, text, launch, report)
+    return text
+
+
+def _either(name: str, text: str, launch: Launch, report: Report) -> None:
+    """What reads like a hub's name is a folder to the engine, if there is one where it works."""
+    if launch.folders is not None or launch.cwd in (None, "/") or launch.container is not None:
+        return
+    full = posixpath.join(str(launch.cwd), text)
+    give = f"--model-path {full}" if name == "model-path" else f"write flags.{name} in full"
+    report.note(
+        "told",
+        f"{name}: {theirs(text)}",
+        f"was taken for a model of a hub; if {theirs(full)} is a folder of the host, the engine "
+        f"took that one: {give}",
+    )
 
 
 def _absolute(name: str, text: str, launch: Launch, report: Report) -> str:

@@ -25,11 +25,13 @@ def from_process(
     user: str | None = None,
     container: Container | None = None,
     said: Collection[str] | None = None,
+    folders: Collection[str] | None = None,
 ) -> Imported:
     """`argv`, `environ`: of the engine's main process. `unit_text`: `systemctl cat` of its unit, if
     it has one, for the variables that the unit itself sets and for its risks. `version_hint`: what
     the host says of the engine (a path, an image, a version). `said`: variables that were set for
-    this service, where no unit tells.
+    this service, where no unit tells. `folders`: arguments that are folders in `cwd`, where the
+    host has looked.
 
     Raises nothing: what is wrong is in `problems`.
     """
@@ -40,6 +42,7 @@ def from_process(
     if unit_text:
         _of_the_unit(launch, unit_text, report)
     launch.version = version_hint
+    launch.folders = None if folders is None else frozenset(folders)
     return describe(launch, asked, report)
 
 

@@ -53,6 +53,7 @@ def from_host(found: Mapping[str, Any], asked: Asked) -> Imported:
         user=process.get("user"),
         container=_container(container, asked) if container else None,
         said={*_said(unit), *env},
+        folders=process.get("folders"),
     )
     if keys or env:
         imported = replace(imported, notes=tuple(map(_of_release, imported.notes)))

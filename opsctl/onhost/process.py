@@ -25,7 +25,7 @@ _LIMITS = {"nofile": "Max open files", "memlock": "Max locked memory", "core": "
 
 def of(pid: int) -> Optional[Dict[str, Any]]:
     """None if there is no such process (any more). `started`: seconds since the epoch; `limits`:
-    soft limits, -1 for none; `engine`: see `engine`."""
+    soft limits, -1 for none; `folders`, `engine`: see there."""
     try:
         stat = parse_stat(read(str(PROC / f"{pid}/stat")))
         argv = _words(pid, "cmdline")
@@ -44,6 +44,7 @@ def of(pid: int) -> Optional[Dict[str, Any]]:
         "started": _started(stat["started"]),
         "cgroup": _cgroup(pid),
         "limits": _limits(pid),
+        "folders": folders(PROC / f"{pid}/root", cwd, argv),
         "engine": engine(PROC / f"{pid}/root", programs(argv, environ, cwd, exe), environ),
     }
 
@@ -92,6 +93,14 @@ def _limits(pid: int) -> Dict[str, int]:
     told = parse_limits(read(str(PROC / f"{pid}/limits")))
     soft = {name: told[long][0] for name, long in _LIMITS.items() if long in told}
     return {name: -1 if value is None else value for name, value in soft.items()}
+
+
+def folders(top: Path, cwd: str, argv: List[str]) -> List[str]:
+    """Values among the arguments that are folders from where the process works, as seen from its
+    own root `top`: a path, which reads like a name of a hub."""
+    values = [word.partition("=")[2] if word.startswith("--") else word for word in argv[1:]]
+    near = [v for v in values if re.fullmatch(r"\w[\w.@-]*(/\w[\w.@-]*)*/?", v) and cwd]
+    return sorted({v for v in near if os.path.isdir(os.path.join(f"{top}{cwd}", v))})
 
 
 def programs(argv: List[str], environ: Mapping[str, str], cwd: str, exe: str) -> List[str]:

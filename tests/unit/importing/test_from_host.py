@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from opsctl.importing import Asked
+from opsctl.importing import Asked, from_text
 from opsctl.importing.running import from_host
 
 KEY = "sk-canary-0123456789"
@@ -236,3 +236,33 @@ def test_a_container_that_nobody_can_inspect_is_told() -> None:
     assert "was not inspected (no tool)" in notes(imported)
     helped = from_host(there, Asked(name="kimi", mounts=(("/data", "/models"),)))
     assert helped.service is not None and helped.service["model"]["path"] == "/data/m"
+
+
+RELATIVE = [
+    "/opt/sglang/0.5.9/bin/python",
+    "-m",
+    "sglang.launch_server",
+    "--model-path",
+    "models/x",
+]
+
+
+def test_a_folder_that_reads_like_a_hubs_name_is_known_by_the_host() -> None:
+    there = from_host(found(unit=None, kind="process", process=process(
+        RELATIVE, cwd="/srv/work", folders=["models/x"])), Asked())  # fmt: skip
+    assert there.service is not None
+    assert there.service["model"] == {"path": "/srv/work/models/x", "served_name": "models/x"}
+    hub = from_host(found(unit=None, kind="process", process=process(
+        RELATIVE, cwd="/srv/work", folders=[])), Asked())  # fmt: skip
+    assert hub.service is not None and hub.service["model"]["path"] == "/srv/models/x"
+    assert "taken for a model of a hub" not in notes(hub)
+
+
+def test_where_nobody_has_looked_both_are_told() -> None:
+    text = f"[Service]\nWorkingDirectory=/srv/work\nExecStart={' '.join(RELATIVE)}\n"
+    said = "if /srv/work/models/x is a folder of the host, the engine took that one: --model-path "
+    assert f"{said}/srv/work/models/x" in notes(from_text([("", text)]))
+    assert said not in notes(from_text([("", text)], asked=Asked(model="/srv/m")))
+    draft = text.replace("--model-path models/x", "--model-path /m --tokenizer-path models/x")
+    assert "write flags.tokenizer-path in full" in notes(from_text([("", draft)]))
+    assert "taken for" not in notes(from_text([("", text.replace("=/srv/work", "=/"))]))

@@ -196,6 +196,15 @@ def test_a_real_process_arrives_exactly() -> None:
     assert process.of(2**22 - 1) is None
 
 
+def test_arguments_that_are_folders_where_the_process_works(tmp_path: Path) -> None:
+    (tmp_path / "srv/models/x").mkdir(parents=True)
+    (tmp_path / "srv/file").write_text("")
+    argv = ["python", "--model-path=models/x", "--tokenizer-path", "models", "file", "models/y",
+            "../srv", "/srv/models", "--a", "x y"]  # fmt: skip
+    assert process.folders(tmp_path, "/srv", argv) == ["models", "models/x"]
+    assert process.folders(tmp_path, "", argv) == []
+
+
 def test_the_files_of_our_own_secrets_are_read_and_nobody_elses() -> None:
     line = "LoadCredential=api-key:/etc/opsctl/kimi/releases/ab/secrets/api-key"
     others = "LoadCredential=tls:/etc/tls/key"
