@@ -104,7 +104,7 @@ SLOW = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
 
 
 @pytest.mark.parametrize("key", sorted(KNOBS))
-@settings(max_examples=25, **SLOW)
+@settings(max_examples=15, **SLOW)
 @given(asked=questions())
 def test_the_value_fits_and_the_next_does_not(key: str, asked: Question) -> None:
     found = asked_for(asked, key)
@@ -129,7 +129,7 @@ def test_the_value_fits_and_the_next_does_not(key: str, asked: Question) -> None
 
 
 @pytest.mark.parametrize("key", sorted(KNOBS))
-@settings(max_examples=15, **SLOW)
+@settings(max_examples=8, **SLOW)
 @given(asked=questions())
 def test_what_may_start_is_not_said_not_to_fit(key: str, asked: Question) -> None:
     found = asked_for(asked, key)
