@@ -190,3 +190,6 @@ def test_no_secret_is_told(pieces: list[str], secret: str, data: st.DataObject) 
     SEEN["with a secret"] += 1
     told = f"{imported!r}{imported.notes}{[str(p) for p in imported.problems]}{imported.service}"
     assert secret not in told and secret not in description(imported)
+    said = [text for note in imported.notes for text in (note.what, note.why)]
+    said += [part for problem in imported.problems for part in vars(problem).values()]
+    assert not any(sign in text for text in said for sign in "\x0e\x0f"), said

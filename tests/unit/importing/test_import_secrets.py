@@ -268,7 +268,6 @@ STRAYS = [
     ("222222222222", "a word of 12 characters (***"),
     ("--trust-remote-code=Stray9SecretWord", "--trust-remote-code takes no value (value: ***)"),
     ("True", "'True' belongs to no flag"),
-    ("\u2013tp 8", "'\u2013tp' belongs to no flag"),
     ("/srv/models/k", "'/srv/models/k' belongs to no flag"),
 ]
 
