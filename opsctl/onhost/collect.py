@@ -181,7 +181,8 @@ def standing(store: Optional[Store], state: UnitState) -> Dict[str, Any]:
 def _zero(store: Store) -> Optional[Dict[str, Any]]:
     """The unit that stood there before opsctl, if it is kept: what would keep it from starting,
     whether it hands keys over in its command line, where every user of the host reads them, and
-    the unit of another name that it was."""
+    the unit of another name that it was. `edited`: a unit of other hands stands there again, and
+    its text, or that of its drop-ins, is another."""
     unit = store.release_unit(ZERO)
     if unit is None:
         return None
@@ -190,6 +191,7 @@ def _zero(store: Store) -> Optional[Dict[str, Any]]:
         "missing": zero.missing(store, outside.exists, outside.user_exists),
         "keys": zero.keys_shown(store),
         "moved_from": zero.moved_from(store) or None,
+        "edited": store.zero_edited(),
     }
 
 

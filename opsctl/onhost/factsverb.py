@@ -12,6 +12,7 @@ from typing import Any, Dict, List, Mapping, Optional, Tuple
 from opsctl.onhost import (
     cgroups,
     collect,
+    files,
     gpufacts,
     hostfacts,
     kernelcache,
@@ -101,13 +102,25 @@ def _process(store: Store, state: UnitState, standing: Mapping[str, Any]) -> Opt
     if told is None:
         return None
     unit = {
-        "stale": state.properties.get("NeedDaemonReload") == "yes",
+        "stale": _edited(store, state, told["started"]),
         "enabled": state.properties.get("UnitFileState", ""),
         "link": os.readlink(str(store.unit_path)) if store.unit_path.is_symlink() else "",
         "staying": zero.staying(store, state),
         **zero.set_aside(store, state),
     }
     return process.sealed({**told, "invocation": state.invocation, "unit": unit})
+
+
+def _edited(store: Store, state: UnitState, started: float) -> bool:
+    """Whether the unit's text is another than the process was started with, as far as times tell:
+    systemd says so only until it has read it again. What is release 0 byte for byte was written
+    anew, and not edited."""
+    if state.properties.get("NeedDaemonReload") == "yes":
+        return True
+    if store.release_unit(ZERO) is not None and not store.zero_edited():
+        return False
+    paths = [state.properties.get("FragmentPath", ""), *state.dropins]
+    return any(files.changed(path) > started for path in paths if path)
 
 
 def _states(

@@ -80,6 +80,14 @@ def read(path: Path) -> Optional[bytes]:
         return None
 
 
+def changed(path: str) -> float:
+    """When its content was written last, seconds since the epoch; 0.0 if it is not there."""
+    try:
+        return os.stat(path).st_mtime
+    except OSError:
+        return 0.0
+
+
 def read_json(path: Path) -> Optional[Dict[str, Any]]:
     """None if there is no such file, or it is not a JSON object (a torn write of other hands)."""
     content = read(path)

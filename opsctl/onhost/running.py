@@ -10,10 +10,9 @@ from __future__ import annotations
 import json
 import os
 import re
-from pathlib import Path
 from typing import Any, Dict, Iterable, List, Optional, Sequence
 
-from opsctl.onhost import gpus, hostfacts, owners, process, systemd, unitfacts
+from opsctl.onhost import files, gpus, hostfacts, owners, process, systemd, unitfacts
 from opsctl.onhost.store import Refused
 from opsctl.onhost.systemd import Systemd
 
@@ -201,8 +200,8 @@ def _unit(manager: Systemd, name: str) -> Dict[str, Any]:
     paths = [state.properties.get("FragmentPath", ""), *state.dropins]
     texts = [[path, text] for path in paths if (text := _text(path)) is not None]
     variables = list(_FILES.findall(shown.get("EnvironmentFiles", "")))
-    files = [*variables, *_credentials(texts)]
-    told = {"texts": texts, "files": {p: t for p in files if (t := _text(p)) is not None}}
+    beside = [*variables, *_credentials(texts)]
+    told = {"texts": texts, "files": {p: t for p in beside if (t := _text(p)) is not None}}
     return {
         "name": name,
         "state": state.active,
@@ -214,7 +213,7 @@ def _unit(manager: Systemd, name: str) -> Dict[str, Any]:
         "fragment": paths[0],
         "dropins": state.dropins,
         "environment_files": variables,
-        "changed": max([_changed(path) for path in [*paths, *variables]], default=0.0),
+        "changed": max([files.changed(path) for path in [*paths, *variables]], default=0.0),
         "stale": state.properties.get("NeedDaemonReload") == "yes",
         "user": shown.get("User") or "root",
         "restart": shown.get("Restart", ""),
@@ -248,13 +247,6 @@ def _text(path: str) -> Optional[str]:
             return file.read(_LARGEST).decode("utf-8", "replace")
     except OSError:
         return None
-
-
-def _changed(path: str) -> float:
-    try:
-        return Path(path).stat().st_mtime
-    except OSError:
-        return 0.0
 
 
 # -- containers -----------------------------------------------------------------------------------

@@ -129,6 +129,15 @@ class Store:
         saved = self._zero_dropins()
         return any(files.read(self.dropin_folder / name) == text for name, text in saved.items())
 
+    def zero_edited(self) -> bool:
+        """Whether release 0 is kept, and what stands in place is of other hands again and differs
+        from it, in its text or its drop-ins."""
+        content, kept = files.read(self.unit_path), self.release_unit(ZERO)
+        if content is None or kept is None or self.marked(content):
+            return False
+        dropins = {name: files.read(self.dropin_folder / name) for name in self.dropins()}
+        return content != kept or dropins != self._zero_dropins()
+
     def save_zero(
         self, content: bytes, manifest: Dict[str, Any], dropins: Optional[Dict[str, bytes]] = None
     ) -> None:

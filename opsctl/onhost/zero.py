@@ -63,7 +63,7 @@ def keep(
     `asked`: the manifest of the release that comes. If nothing stands in our place, the text of
     the unit that it `takes_over` is kept. `same`: the old unit's engine is what it would start."""
     standing = store.standing()
-    if standing not in ("", "foreign"):
+    if standing not in ("", "foreign") and not store.zero_edited():
         return standing == ZERO
     state = systemd.show(store.unit)
     content = standing_unit(store, state)

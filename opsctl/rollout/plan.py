@@ -138,7 +138,7 @@ def _swap(host: str, name: str, state: State, wanted: Wanted | None) -> Action:
 
     def action(kind: Kind, reason: str) -> Action:
         if kind in ("swap", "takeover"):
-            reason += _no_way_back(state)
+            reason += _other_zero(state) + _no_way_back(state)
         if kind == "swap":
             reason += _failed_here(state, digest)
         return Action(host, name, kind, reason, digest, running, override)
@@ -207,7 +207,9 @@ def _back(op: Op, host: str, name: str, state: State, wanted: Wanted | None) -> 
         raise OpsctlError(f"there is no {what} of {name} on this host", host=host, step=op)
     confirmed = _release(state, "confirmed")
     if running == target == confirmed and state.get("state") == "active":
-        return Action(host, name, "none", "no restart: it runs already", target, running)
+        edited = target == ZERO and _zero(state).get("edited")
+        told = "; its text is not that of release 0: it was edited since" if edited else ""
+        return Action(host, name, "none", f"no restart: it runs already{told}", target, running)
     if target == ZERO and (missing := _zero(state).get("missing")):
         raise OpsctlError(
             "; ".join(map(str, missing)),
@@ -238,6 +240,16 @@ def _no_way_back(state: State) -> str:
     if state.get("taken_over"):
         missing = _zero(state).get("missing") or ()
     return f"; should it fail, nothing could be restored: {'; '.join(missing)}" if missing else ""
+
+
+def _other_zero(state: State) -> str:
+    """What stood there before opsctl came back by a rollback, and was edited since."""
+    if not _zero(state).get("edited"):
+        return ""
+    return (
+        "; the unit that stands there was edited since release 0 was kept of it: its text of now "
+        "becomes release 0"
+    )
 
 
 def _of_zero(state: State) -> str:

@@ -281,7 +281,14 @@ def test_an_edited_unit_is_told_and_what_runs_is_imported(day: Day) -> None:
     host = day.hosts["h1"]
     host.sh(f"sed -i 's/--watchdog-timeout 300 /--watchdog-timeout 400 /' {UNIT_PATH}")
     done = day.opsctl("import", "--host", "h1", "--unit", "sglang-kimi")
+    host.sh("systemctl daemon-reload")
+    planned = day.step()
     host.put(UNIT_PATH, UNIT.encode())
+    host.sh("systemctl daemon-reload")
+    assert "edited since release 0 was kept of it" in planned["reason"], planned
+    assert "the old unit was edited after this start" in " ".join(planned["from_next_start"])
+    again = day.step()
+    assert "edited" not in again["reason"] + " ".join(again["from_next_start"])
     assert "flags.watchdog-timeout: 300.0 runs, 400.0 stands in the unit" in done.stderr
     assert "its files were changed after this start" in done.stderr
     assert "watchdog-timeout: 300.0" in done.stdout

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from opsctl.onhost import collect, zero
+from opsctl.onhost import collect, factsverb, zero
 from opsctl.onhost.store import Places, Refused, Store
 from opsctl.onhost.systemd import UnitState, parse_show
 
@@ -131,3 +132,46 @@ def test_of_the_same_engine_the_release_knows_where_it_listens(
     store.unit_path.write_bytes(TEXT.replace(b"31000", b"${PORT}"))
     kept(store, LOADED, {"address": {"host": "0.0.0.0", "port": 9}}, same)
     assert (store.manifest("0") or {})["address"] == wanted
+
+
+def test_what_was_put_back_and_edited_since_is_kept_anew(store: Store) -> None:
+    (state,) = parse_show(LOADED)
+
+    def edited() -> bool:
+        told = collect.standing(store, state)["zero"]
+        assert told is not None and told["edited"] is store.zero_edited()
+        return store.zero_edited()
+
+    store.dropin_folder.mkdir()
+    dropin = store.dropin_folder / "10-a.conf"
+    dropin.write_bytes(b"[Service]\nNice=1\n")
+    assert not store.zero_edited() and kept(store, LOADED)
+    assert not edited()
+    for path, text in ((store.unit_path, TEXT + b"# now\n"), (dropin, b"[Service]\nNice=2\n")):
+        path.write_bytes(text)
+        assert edited()
+        assert kept(store, LOADED) and not edited()
+    assert store.release_unit("0") == TEXT + b"# now\n"
+    ours = b"[Unit]\nX-OpsctlRelease=" + b"a" * 64 + b"\n"
+    store.unit_path.write_bytes(ours + TEXT)
+    assert not edited()
+
+
+@pytest.mark.parametrize(
+    ("shown", "written", "zero", "wanted"),
+    [
+        ("", 200.0, False, True),  # edited, and read again by systemd
+        ("", 50.0, False, False),
+        ("NeedDaemonReload=yes\n", 50.0, False, True),
+        ("", 200.0, True, False),  # put back, byte for byte
+    ],
+)
+def test_a_unit_that_was_edited_after_the_start(
+    store: Store, shown: str, written: float, zero: bool, wanted: bool
+) -> None:
+    text = f"{LOADED}{shown}FragmentPath={store.unit_path}\n"
+    if zero:
+        kept(store, LOADED)
+    os.utime(store.unit_path, (written, written))
+    (state,) = parse_show(text)
+    assert factsverb._edited(store, state, 100.0) is wanted

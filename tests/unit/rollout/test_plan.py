@@ -205,6 +205,22 @@ def test_a_way_back_that_is_closed_is_told_before_it_is_needed(
     assert action.reason.endswith(NO_WAY) is warned, action.reason
 
 
+@pytest.mark.parametrize("takeover", [None, Takeover("i1")])
+def test_an_old_unit_that_was_edited_since_it_was_kept_is_told(takeover: Any) -> None:
+    said = "edited since release 0 was kept of it: its text of now becomes release 0"
+    for edited in (True, False):
+        zero = {"missing": [], "keys": False, "edited": edited}
+        now = {
+            **state(invocation="i1"),
+            "release": {"running": "0", "confirmed": "0", "zero": zero},
+        }
+        action = decide("swap", "h1", "kimi", now, Wanted(NEW, takeover=takeover))
+        assert (said in action.reason) is edited, action.reason
+        back = decide("restore", "h1", "kimi", now, None)
+        assert back.kind == "none"
+        assert back.reason.endswith("it was edited since") is edited
+
+
 def test_what_release_0_brings_back_is_told() -> None:
     now = back_to_zero(missing=[], keys=True)
     reason = decide("rollback", "h1", "kimi", now, None).reason
