@@ -21,6 +21,8 @@ _OTHERS = {
     "llama-server": "llama.cpp, another engine",
     "trtllm-serve": "TensorRT-LLM, another engine",
     "tritonserver": "Triton, another engine",
+    "ssh": "a command on another host: import that command alone, or what runs there (--host HOST)",
+    "kubectl": "a command in a cluster: import the container's own command alone",
 }
 _NOT_SERVERS = {
     "sglang_router": "the router, not the engine: import the engines' own commands",

@@ -101,3 +101,12 @@ def test_where_the_shell_is(where: str) -> None:
 def test_two_engines_of_one_script() -> None:
     said = refusals(f"{PYTHON} --port 1 &\n{PYTHON} --port 2 &\nwait")
     assert "starts 2 engines" in said and "import each command by itself" in said
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [(f"ssh h1 '{PYTHON}'", "a command on another host: import that command alone"),
+     (f"kubectl exec pod -- {PYTHON}", "import the container's own command alone")],
+)  # fmt: skip
+def test_a_command_that_runs_elsewhere(text: str, said: str) -> None:
+    assert said in refusals(text)
