@@ -142,7 +142,9 @@ def _stray(known: Catalogue, stray: Stray, report: Report, vault: Vault) -> None
         _hide(stray.values[0], vault)
         report.refuse(f"{written} takes no value", value=plain(stray.values[0]))
     elif stray.why == "positional":
-        report.refuse(_positional(stray, vault))
+        made = "\u2010" <= stray.written[:1] <= "\u2015"
+        hint = "a page made this dash of two: write --" if made else ""
+        report.refuse(_positional(stray, vault), hint=hint)
     elif stray.why == "dashes":
         report.refuse("-- ends the options: the engine takes no arguments beside them")
     elif stray.why == "help":

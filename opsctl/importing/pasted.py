@@ -26,7 +26,7 @@ _UNSEEN = re.compile("[\ufeff\u200b\u200c\u200d\u2060\u00ad]")
 _BLANK = re.compile("[\u00a0\u2007\u202f]")
 _DOUBLE, _SINGLE = "\u201c\u201d\u201e\u201f", "\u2018\u2019\u201a\u201b"
 _DASHES = re.compile(
-    "[-\u2010-\u2015\u2212]*[\u2010-\u2015\u2212][-\u2010-\u2015\u2212]*(?=[A-Za-z]+)"
+    "[-\u2010-\u2015\u2212]*[\u2010-\u2015\u2212][-\u2010-\u2015\u2212]*(?=[A-Za-z]|\\s)"
 )
 
 

@@ -65,6 +65,11 @@ def test_quotes_and_dashes_of_a_typesetter(args: str, flags: dict[str, Any]) -> 
     assert told == ((args, flags) in MENDED)
 
 
+def test_a_dash_within_the_quotes_of_a_script_is_told() -> None:
+    assert "a page made this dash of two" in refusals(f'bash -c "{PYTHON} \u2014tp 8"')
+    assert service(f"pm2 start {PYTHON.split()[0]} \u2014 -m {PYTHON.partition('-m ')[2]}")
+
+
 def test_a_file_that_another_command_prints_is_none() -> None:
     said = refusals(f"{PYTHON} --chat-template <(cat x)")
     assert "<(cat x) is what another command prints" in said
