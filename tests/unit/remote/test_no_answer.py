@@ -63,3 +63,12 @@ def test_a_jump_that_is_not_there_is_not_told_as_one_whose_key_is_not_known():
         f"127.0.0.1 port {port}: Connection refused (jump bastion), so h1 was not reached"
     )
     assert told.value.step == "jump"
+
+
+def test_a_jump_that_is_there_is_told_as_one_whose_key_is_not_known():
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        port = listening.getsockname()[1]
+        jump = Target("bastion", "127.0.0.1", port, agent=False, connect_timeout=1)
+        with pytest.raises(Unreachable) as told:
+            open_connection(Target("h1", "127.0.0.1", 22, agent=False, jumps=(jump,)))
+    assert told.value.message == f"the host key of [127.0.0.1]:{port} is not known (jump bastion)"
