@@ -71,6 +71,8 @@ class Fleet:
         kimi["flags"] |= flags
         kimi["secrets"] = {"api-key": CANARY}
         kimi["memory"]["calibration"] = MEASURED
+        # A forecast's cap may widen the unit's start limit, and a render without hosts knows none.
+        kimi["timing"]["cap"] = "60s"
         file.write_text(yaml.safe_dump(said))
 
     def invocations(self) -> dict[str, str]:
