@@ -21,6 +21,16 @@ import pytest
 LAB_SH = Path(__file__).resolve().parent.parent / "opsctl" / "lab" / "lab.sh"
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    """Ctrl-C reaches the commands under test, however the run was started.
+
+    A shell starts a job in the background with SIGINT ignored, and every process below inherits
+    that: what is to end at Ctrl-C would then never end.
+    """
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
 def _lab(*args: str, timeout: float = 300, check: bool = True) -> subprocess.CompletedProcess[str]:
     done = subprocess.run(
         ["bash", str(LAB_SH), *args],
