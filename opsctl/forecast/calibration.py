@@ -30,11 +30,12 @@ NOT_USED = "the owner's figures (memory.calibration) were not used"
 class Typed:
     """What an operator asked with. `names`: keys of the figures that were typed, which go before
     all others; `size`: model.size, bytes; `changed`: settings that were set over the description
-    and may change the weights."""
+    and may change the weights; `retuned`: those that may change the number of tokens."""
 
     names: frozenset[str] = frozenset()
     size: int | None = None
     changed: tuple[str, ...] = ()
+    retuned: tuple[str, ...] = ()
 
 
 UNTYPED = Typed()
@@ -67,7 +68,7 @@ def measured(
         )  # its patterns cost more than a forecast
 
         seen = _of_these_cards(from_journal(journal, manifest), manifest, facts)
-        seen = _credible(seen, held, asked.changed)
+        seen = _credible(_of_these_settings(seen, asked.retuned), held, asked.changed)
         found = filled(found, _beside(typed, seen, "the journal"))
     found = filled(found, _owners(rest, held, manifest, facts))
     found = _noted(found, typed if asked.names else rest, held, facts)
@@ -127,6 +128,18 @@ def _credible(seen: Measured, held: Known, changed: tuple[str, ...]) -> Measured
     if not why:
         return seen
     return Measured(notes=(f"the journal's figures were not used: {why}",))
+
+
+def _of_these_settings(seen: Measured, retuned: tuple[str, ...]) -> Measured:
+    """Without a number of tokens where the journal does not show all that it depends on: it is then
+    taken to be of the description as it is written, and of nothing that was set over it."""
+    if seen.tokens is None or seen.sure or not retuned:
+        return seen
+    note = (
+        f"{', '.join(retuned)} was set, and the journal does not show what its number of tokens "
+        "depends on: that was not used"
+    )
+    return replace(seen, tokens=None, notes=(*seen.notes, note))
 
 
 def _owners(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import Any
 
 from opsctl.errors import Refused
@@ -36,8 +37,7 @@ def from_journal(text: str, manifest: Mapping[str, Any] | None = None) -> Measur
 
     With a manifest, figures that its settings make wrong are left out, and `notes` says why.
     """
-    unit = str((manifest or {}).get("unit") or "")
-    start, whole = chosen(starts(journaltext.found(text), unit), _ranks(manifest))
+    start, whole = _start(text, manifest)
     if start is None:
         raise Refused(
             "the journal tells of no start: there is no line of a KV cache or of weights in it",
@@ -46,6 +46,24 @@ def from_journal(text: str, manifest: Mapping[str, Any] | None = None) -> Measur
     names = [name for name in _ranks(manifest) if name in start.facts.ranks]
     figures = _figures(start, names or list(start.facts.ranks), whole, manifest)
     return figures if manifest is None else _held_against(figures, start, manifest)
+
+
+def flags_of(text: str, manifest: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Flags of the start that `from_journal` takes its figures of, as far as they can be compared
+    with the manifest's; empty where the journal does not show them."""
+    start, _ = _start(text, manifest)
+    if start is None or not start.arguments:
+        return {}
+    return serverargs.flags(start.arguments, manifest)[0]
+
+
+def _start(text: str, manifest: Mapping[str, Any] | None) -> tuple[Start | None, bool]:
+    return _read(text, str((manifest or {}).get("unit") or ""), tuple(_ranks(manifest)))
+
+
+@lru_cache(maxsize=1)  # a comparison asks a dozen times
+def _read(text: str, unit: str, ranks: tuple[str, ...]) -> tuple[Start | None, bool]:
+    return chosen(starts(journaltext.found(text), unit), list(ranks))
 
 
 def _ranks(manifest: Mapping[str, Any] | None) -> list[str]:

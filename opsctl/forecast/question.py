@@ -141,7 +141,7 @@ class Question:
         asked = self.asked(sets)
         facts, notes = presumed(asked.manifest, self.facts)
         size = self._size(sets)
-        typed = Typed(asked.typed, size, self._changed(sets, asked.manifest))
+        typed = Typed(asked.typed, size, *self._changed(sets, asked.manifest))
         whole = case(asked.manifest, facts, asked.calibration, self.journal, typed)
         whole, more = usual(whole) if self.facts.get(TYPED) else (whole, ())
         whole, sized = weighed(whole, size)
@@ -149,15 +149,24 @@ class Question:
         told = (*seen.notes, *asked.notes, *notes, *more, *sized)
         return replace(whole, measured=replace(seen, notes=told))
 
-    def _changed(self, sets: Sequence[str], manifest: Mapping[str, Any]) -> tuple[str, ...]:
-        """Settings that were set over the description, and may change the weights."""
+    def _changed(
+        self, sets: Sequence[str], manifest: Mapping[str, Any]
+    ) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """Settings that were set over the description, and may change the weights; and those that
+        may change the number of tokens."""
         if not self.journal or not (self.sets or sets):
-            return ()
+            return (), ()
+        now = manifest["flags"]
         try:
-            first = outline(self.name, described(self.name, self.entry, ()))
+            old = described(self.name, self.entry, ()).flags
         except SpecError:
-            return ("the description, which is none without --set,",)
-        return tuple(carried.changes(first["flags"], manifest["flags"], {}, {}))
+            old = described(self.name, self.entry, self.sets).flags
+            none = ("the description, which is none without --set,",)
+            return none, tuple(carried.token_changes(old, now))
+        return (
+            tuple(carried.changes(old, now, {}, {})),
+            tuple(carried.token_changes(old, now)),
+        )
 
     def _size(self, sets: Sequence[str]) -> int | None:
         """model.size of the description, bytes."""

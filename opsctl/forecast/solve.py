@@ -8,9 +8,10 @@ would be called otherwise. It is rounded down to what a person would write.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
+from itertools import count as counting
 from typing import Any
 
 from opsctl.errors import Refused
@@ -35,25 +36,33 @@ RATIO, SIZE, FRACTION, CONTEXT = (
 
 @dataclass(frozen=True, slots=True)
 class Knob:
-    """A flag that can be fitted: its value is n × times / parts, for n of 1 … most."""
+    """A flag that can be fitted: its value is n × times / parts, for n of 1 … most. `probes`: the
+    first n that is tried as another value than all that are known, and how far the next is."""
 
     flag: str
     most: int
     unit: str
     times: int = 1
     parts: int = 1
-    probes: tuple[int, int] = (1, 2)
+    probes: tuple[int, int] = (1, 1)
 
     def value(self, n: int) -> float | int:
         return n * self.times / self.parts if self.parts > 1 else n * self.times
+
+    def step(self, value: Any) -> int | None:
+        """The n of a value; None for one that is never tried."""
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            return None
+        n = round(value * self.parts / self.times)
+        return n if 0 < n <= self.most and self.value(n) == value else None
 
 
 KNOBS = {
     knob.flag: knob
     for knob in (
-        Knob(RATIO, 9_999, "", parts=10, probes=(20, 30)),  # a description takes less than 1000
+        Knob(RATIO, 9_999, "", parts=10, probes=(20, 10)),  # a description takes less than 1000
         Knob(SIZE, 10_000, "GB a rank"),
-        Knob(FRACTION, 999, "", parts=1000, probes=(880, 870)),
+        Knob(FRACTION, 999, "", parts=1000, probes=(880, -1)),
         Knob(CONTEXT, 1 << 14, "tokens", times=1024),  # pages divide 1024
     )
 }
@@ -100,12 +109,11 @@ def turned(key: str, flags: Mapping[str, Any]) -> tuple[str, ...]:
     return (*tier, f"{other}=null") if flags.get(other) is not None else tier
 
 
-def probe(key: str, flags: Mapping[str, Any]) -> str:
-    """A value that is not the described one, KEY=VALUE: what is known under another value is not
-    all that is known of the described one."""
+def probe(key: str, taken: Collection[Any]) -> str:
+    """A value that is none of `taken`, KEY=VALUE: of those more is known than of all others."""
     dial = KNOBS[key]
-    there = flags.get(key)
-    return f"{key}={next(v for v in map(dial.value, dial.probes) if v != there):.10g}"
+    found = next(v for v in map(dial.value, counting(*dial.probes)) if v not in taken)
+    return f"{key}={found:.10g}"
 
 
 def solve(
@@ -114,21 +122,25 @@ def solve(
     headroom: int,
     gpu_headroom: int | None = None,
     other: Case | None = None,
+    exact: Sequence[Case] = (),
 ) -> Solved:
     """`case`: as described; `other`: with another value of the key, whose figures hold for all
-    values but the described one (None: as described, without the tokens that a start has logged).
-    `headroom`: bytes of RAM that must be left; `gpu_headroom`: bytes of a GPU that must be left
-    beside weights, pools and what else is known, None: as every forecast is judged. Raises Refused
-    for an unknown key, NoForecast where no value can be judged."""
+    values but the described one (None: as described) and those of `exact`, cases of values that
+    something was measured at. A number of tokens that was measured holds for no other value of a
+    key that divides the GPU's memory. `headroom`: bytes of RAM that must be left; `gpu_headroom`:
+    bytes of a GPU that must be left beside weights, pools and what else is known, None: as every
+    forecast is judged. Raises Refused for an unknown key, NoForecast where no value can be judged.
+    """
     dial = knob(key)
-    trial = _Trial(case, other, dial, headroom, gpu_headroom)
+    trial = _Trial(dial, case, other or case, exact)
+    trial.demanding(headroom, gpu_headroom)
     trial.demand()
     # Weights that fill a card leave a fraction a range of a few thousandths.
     each = dial.flag == FRACTION
     best = largest(trial.fits, 1, trial.most, each=each)
-    there = trial.described  # where more is known of that one, it may stand alone above the others
-    if there is not None and there > (best or 0) and trial.fits(there):
-        best = there
+    for there in sorted(trial.known):  # of which more is known: they may stand above the others
+        if there > (best or 0) and trial.fits(there):
+            best = there
     loose = largest(lambda n: trial.judge(n)[0] != NOT, best or 1, trial.most, each=each)
     result = None if best is None else trial.result(best)
     value = None if best is None else dial.value(best)
@@ -149,31 +161,31 @@ def solve(
 class _Trial:
     """One knob of one case, turned."""
 
-    def __init__(
-        self, case: Case, other: Case | None, dial: Knob, headroom: int, gpu_headroom: int | None
-    ) -> None:
-        if other is None:
-            other = replace(case, measured=replace(case.measured, tokens=None))
-            if dial.flag in (RATIO, SIZE):  # the tier stands behind the GPU's pools
-                other = case
-        self.case, self.other = (
-            replace(one, min_available=headroom, gpu_headroom=gpu_headroom) for one in (case, other)
-        )
-        self.dial = dial
+    def __init__(self, dial: Knob, case: Case, other: Case, exact: Sequence[Case]) -> None:
+        if dial.flag not in (RATIO, SIZE):  # the tier stands behind the GPU's pools
+            other = replace(other, measured=replace(other.measured, tokens=None))
+        self.dial, self.case, self.other = dial, case, other
         self.most, self.edge = dial.most, (f"more than {dial.value(dial.most)} is not looked at",)
         self.graphs = graphs(case)
         if dial.flag == CONTEXT and case.shape.context:
             self.most = case.shape.context // dial.times
             self.edge = (f"the model itself allows {count(case.shape.context)} tokens",)
-        there = case.flags.get(dial.flag)
-        self.described = None
-        if there is not None and not turned(dial.flag, case.flags):
-            n = round(there * dial.parts / dial.times)
-            self.described = n if 0 < n <= self.most and dial.value(n) == there else None
+        described = [] if turned(dial.flag, case.flags) else [case]
+        found = {dial.step(one.flags.get(dial.flag)): one for one in (*exact, *described)}
+        self.known = {n: one for n, one in found.items() if n is not None and n <= self.most}
+
+    def demanding(self, headroom: int, gpu_headroom: int | None) -> None:
+        """Bytes that must be left; see `solve`."""
+
+        def asking(one: Case) -> Case:
+            return replace(one, min_available=headroom, gpu_headroom=gpu_headroom)
+
+        self.case, self.other = asking(self.case), asking(self.other)
+        self.known = {n: asking(one) for n, one in self.known.items()}
 
     def at(self, n: int) -> Case:
-        if n == self.described:
-            return self.case
+        if n in self.known:
+            return self.known[n]
         flags = {**self.other.flags, self.dial.flag: self.dial.value(n)}
         if self.dial.flag in (RATIO, SIZE):
             flags[TIER] = True

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any
@@ -19,8 +20,19 @@ from opsctl.forecast.outlook import Outlook, outlook
 from opsctl.forecast.presumed import presumed
 from opsctl.forecast.question import Question
 from opsctl.forecast.remedies import remedies
-from opsctl.forecast.solve import FRACTION, Solved, knob, probe, solve, turned
-from opsctl.forecast.values import NoForecast, NoRoom, NoStart, Room
+from opsctl.forecast.solve import (
+    FRACTION,
+    KNOBS,
+    RATIO,
+    SIZE,
+    Solved,
+    knob,
+    probe,
+    solve,
+    turned,
+)
+from opsctl.forecast.standpoints import values
+from opsctl.forecast.values import Case, NoForecast, NoRoom, NoStart, Room
 from opsctl.spec.kinds import FEW, Size
 
 
@@ -187,9 +199,22 @@ def solved_of(
 ) -> Solved:
     """The largest value of a key, under `sets`; see Wish for the headrooms."""
     case = question.case(sets)
-    other = (*sets, *turned(key, case.flags), probe(key, case.flags))
+    beside = (*sets, *turned(key, case.flags))
+    known = values(question, key, sets)
+    other = question.case((*beside, probe(key, known)))
     least = case.min_available if headroom is None else headroom
-    return solve(case, key, least, gpu_headroom, question.case(other))
+    exact = () if key in (RATIO, SIZE) else tuple(_cases(question, key, beside, known))
+    return solve(case, key, least, gpu_headroom, other, exact)
+
+
+def _cases(
+    question: Question, key: str, sets: Sequence[str], known: Iterable[Any]
+) -> Iterator[Case]:
+    """With those values of a key that something may have been measured at, as `--set` asks them."""
+    for value in known:
+        if KNOBS[key].step(value) is not None:
+            with suppress(NoForecast, OpsctlError):  # then nothing more is known of it
+                yield question.case((*sets, f"{key}={value:.10g}"))
 
 
 def _beside(

@@ -37,7 +37,8 @@ FLAGS: dict[str, list[Any]] = {
 
 
 @st.composite
-def questions(draw: st.DrawFn) -> Question:
+def asked_of(draw: st.DrawFn) -> tuple[dict, dict, dict]:
+    """A description, a config.json and what is known of the host."""
     ranks = draw(st.sampled_from([1, 2, 4, 8]))
     flags: dict[str, Any] = {"tp-size": ranks}
     for name, values in FLAGS.items():
@@ -57,6 +58,12 @@ def questions(draw: st.DrawFn) -> Question:
         "ram_total": 1024.0,
         "ram_available": float(draw(st.integers(50, 1000))),
     }
+    return entry, config, host
+
+
+@st.composite
+def questions(draw: st.DrawFn) -> Question:
+    entry, config, host = draw(asked_of())
     return measured(entry, config, host, draw(st.sampled_from(["nothing", "free", "tokens"])))
 
 
@@ -100,6 +107,71 @@ def asked_for(asked: Question, key: str) -> Solved | None:
         return None
 
 
+@st.composite
+def elsewhere(draw: st.DrawFn) -> tuple[str, Question]:
+    """A key that divides the GPU's memory, and a question whose tokens were measured under another
+    value of it (None: unset), or the same: typed, logged by a journal, or recorded by a start."""
+    key, there = draw(st.sampled_from(MEASURED))
+    entry, config, host = draw(asked_of())
+    first = dict(entry["flags"]) | {key: there}
+    if there is None:
+        del first[key]
+    described = {**entry, "flags": first}
+    known = measured(described, config, host, "tokens")
+    typed = {**known.calibration}
+    tokens = typed.pop("kv_tokens", None)
+    now = entry["flags"].get(key)
+    sets = (f"{key}={'null' if now is None else now}",)
+    by = draw(st.sampled_from(["typed", "journal", "start"]))
+    if tokens is None or by == "typed":
+        return key, replace(known, sets=sets)
+    manifest = known.asked().manifest
+    bare = replace(known, calibration=draw(st.sampled_from([typed, {}])), sets=sets)
+    if by == "journal":
+        return key, replace(bare, journal=logged(manifest, tokens, typed))
+    return key, replace(bare, facts={**known.facts, "starts": [recorded(manifest, tokens, typed)]})
+
+
+MEASURED = [
+    *((FRACTION, value) for value in (None, 0.85, 0.87, 0.879, 0.88, 0.92)),
+    *((CONTEXT, value) for value in (None, 1024, 2048, 8192)),
+]
+
+
+def logged(manifest: Any, tokens: int, memory: dict[str, int]) -> str:
+    """A journal of a start with the manifest's flags."""
+    flags = {name.replace("-", "_"): value for name, value in manifest["flags"].items()}
+    flags = {"model_path": "/srv/models/X", "context_length": None, **flags}
+    arguments = ", ".join(f"{name}={value!r}" for name, value in flags.items())
+    lines = [f"[2026-11-20 10:00:00] server_args=ServerArgs({arguments})"]
+    before, after = (memory[f"gpu_free_{when}"] / GiB for when in ("before", "after"))
+    for rank in manifest["ranks"]:
+        lines += [
+            f"[2026-11-20 10:00:09 {rank}] Load weight begin. avail mem={before:.2f} GB",
+            f"[2026-11-20 10:00:20 {rank}] Load weight end. type=X, dtype=torch.bfloat16, "
+            f"avail mem={after:.2f} GB, mem usage={before - after:.2f} GB.",
+            f"[2026-11-20 10:00:21 {rank}] KV Cache is allocated. #tokens: {tokens}, K size: 1.00 "
+            "GB, V size: 1.00 GB",
+        ]
+    return "\n".join((*lines, "[2026-11-20 10:00:30] The server is fired up and ready to roll!"))
+
+
+def recorded(manifest: Any, tokens: int, memory: dict[str, int]) -> dict[str, Any]:
+    rank = {
+        "kv_tokens": tokens,
+        "free_before_weights": memory["gpu_free_before"],
+        "free_after_weights": memory["gpu_free_after"],
+    }
+    return {
+        "gpu_key": manifest["gpu_key"],
+        "model": dict(manifest["model"]),
+        "engine_version": manifest["engine"]["version"],
+        "gpus": manifest.get("gpus"),
+        "flags": dict(manifest["flags"]),
+        "ranks": dict.fromkeys(manifest["ranks"], rank),
+    }
+
+
 SLOW = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
 
 
@@ -107,6 +179,19 @@ SLOW = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
 @settings(max_examples=15, **SLOW)
 @given(asked=questions())
 def test_the_value_fits_and_the_next_does_not(key: str, asked: Question) -> None:
+    held(key, asked)
+
+
+@settings(max_examples=60, **SLOW)
+@given(asked=elsewhere())
+def test_tokens_hold_for_the_value_alone_that_they_were_measured_at(
+    asked: tuple[str, Question],
+) -> None:
+    held(*asked)
+
+
+def held(key: str, asked: Question) -> None:
+    """The value fits as `--set` asks it, and one step more does not."""
     found = asked_for(asked, key)
     if found is None or found.value is None:
         return

@@ -392,6 +392,45 @@ def test_the_largest_value_fits_and_the_next_does_not(offline):
     assert over["verdict"] != "fits"
 
 
+@pytest.mark.parametrize("there", [0.87, 0.88, 0.879])
+@pytest.mark.parametrize("by", ["typed", "journal"])
+def test_tokens_of_another_fraction_hold_for_no_other(offline, there, by):
+    """What a start at `there` logged says nothing of 0.999."""
+    flags = {**SERVICE["flags"], "mem-fraction-static": there}
+    offline.path.write_text(yaml.safe_dump({**SERVICE, "flags": flags}))
+    known = ("--gpu-tokens", 159277)
+    if by == "journal":
+        (offline.folder / "start.log").write_text(
+            journal().replace("static=0.88", f"static={there}")
+        )
+        known = ("--journal", (offline.folder / "start.log"))
+    now = (
+        *GPUS,
+        *FREE,
+        *RAM,
+        *known,
+        "--set",
+        "mem-fraction-static=0.85",
+        "--set",
+        "hicache-ratio=2",
+    )
+    said = offline.json(*now, "--fit", "mem-fraction-static", "--compare")
+    value = said["fit"]["value"]
+    assert 0.85 < value < 0.95
+    assert offline.json(*now, "--set", f"mem-fraction-static={value}")["verdict"] == "fits"
+    higher = next(one for one in said["compare"] if one["name"] == "higher fraction")
+    assert higher["verdict"] == "fits"
+
+
+def test_a_journal_that_shows_no_fraction_tells_no_tokens_of_what_is_set(offline):
+    (offline.folder / "start.log").write_text(journal().replace("mem_fraction_static=0.88, ", ""))
+    now = (*GPUS, *RAM, "--journal", (offline.folder / "start.log"))
+    assert offline.json(*now)["gpu"]["tokens_basis"] == "measured"
+    said = offline.json(*now, "--set", "mem-fraction-static=0.8801")
+    assert said["gpu"]["tokens_basis"] != "measured"
+    assert any("mem-fraction-static was set, and the journal" in note for note in said["notes"])
+
+
 def test_the_race_proof_bound_of_the_newest_versions(offline):
     """0.5.19+: above (free − 10 GiB) / (2 × 8 − 1) a rank it depends on the order of ranks."""
     offline.path.write_text(yaml.safe_dump({**SERVICE, "engine": {"version": "0.5.23"}}))
