@@ -103,7 +103,7 @@ class ActionModule(Action):
                 self._display.display(f"  from the next start on: {'; '.join(action.later)}")
 
     def _done(self, hosts: Mapping[str, Any], plan: rollout.Plan) -> dict[str, Any]:
-        self._tell(plan.changes)
+        self._tell(plan.told)
         reason = str(self.args.get("reason") or f"ansible-playbook: {plan.op}")
         results = rollout.run(hosts, plan, reason=reason, observer=Teller(self._display.display))
         found: dict[str, Any] = {

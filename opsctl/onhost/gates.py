@@ -11,7 +11,7 @@ from typing import Any, Dict, Iterable, List, Mapping, Optional, Sequence
 
 from .causes import classify
 from .expect import count, gib
-from .model import FAIL, INCONCLUSIVE, PASS, Check, StartFacts
+from .model import FAIL, INCONCLUSIVE, PASS, Check, StartFacts, waits
 from .probes import TOOL, Answer
 from .rankgate import ranks
 from .records import harmless
@@ -56,24 +56,39 @@ def unit(show: Mapping[str, str], invocation: str, facts: StartFacts) -> Check:
     return Check("unit", PASS, "this start is running; no restarts, no OOM kill", evidence)
 
 
-def drift(release: Mapping[str, Any], show: Mapping[str, str]) -> Check:
-    """Whether the unit that systemd has loaded is the one of its release, and nothing else.
+def by_hand(release: Mapping[str, Any], show: Mapping[str, str]) -> Dict[str, str]:
+    """What a hand changed of the unit that systemd has loaded, in words: "gone", "edited",
+    "dropins", "stale".
 
     `release`: {"running", "confirmed", "edited"} as `collect` tells it. A hand at the unit file or
     a drop-in changes what runs without changing any digest.
     """
-    unit_name, found = show.get("Id", ""), []
-    own = [path for path in show.get("DropInPaths", "").split() if f"/{unit_name}.d/" in path]
-    if release.get("running") is None and show.get("ActiveState") == "active":
-        found.append("the unit file is gone; the engine runs until it is stopped")
+    found: Dict[str, str] = {}
+    own, active = dropins(show), show.get("ActiveState") == "active"
+    if release.get("running") is None and (active or release.get("confirmed")):
+        until = "; the engine runs until it is stopped" if active else ""
+        found["gone"] = f"the unit file is gone{until}"
     if release.get("edited"):
-        found.append("the unit file was edited by hand")
+        found["edited"] = "the unit file was edited by hand"
     if own:
-        found.append(f"drop-ins change the unit: {', '.join(own)}")
+        found["dropins"] = f"drop-ins change the unit: {', '.join(own)}"
     if show.get("NeedDaemonReload") == "yes":
-        found.append("the files on disk are not what systemd has loaded (systemctl daemon-reload)")
+        found["stale"] = (
+            "the files on disk are not what systemd has loaded (systemctl daemon-reload)"
+        )
+    return found
+
+
+def dropins(show: Mapping[str, str]) -> List[str]:
+    """Those of this unit alone: a vendor's for all services are the host's."""
+    return [p for p in show.get("DropInPaths", "").split() if f"/{show.get('Id', '')}.d/" in p]
+
+
+def drift(release: Mapping[str, Any], show: Mapping[str, str]) -> Check:
+    """Whether the unit that systemd has loaded is the one of its release, and nothing else."""
+    found = by_hand(release, show)
     if found:
-        return Check("drift", FAIL, "; ".join(found), own)
+        return Check("drift", FAIL, "; ".join(found.values()), dropins(show))
     return Check("drift", PASS, "the unit is its release's: no hand edits, no drop-ins")
 
 
@@ -84,7 +99,7 @@ def crashed(facts: StartFacts, show: Mapping[str, str]) -> Optional[Check]:
     does not survive, is one, even if systemd still says active (the parent may outlive its ranks).
     """
     state, result = show.get("ActiveState", ""), show.get("Result", "")
-    over = state in ("failed", "inactive") or show.get("SubState") == "auto-restart"
+    over = state in ("failed", "inactive") or waits(show.get("SubState", ""))
     if not (over or facts.dead or result == "oom-kill"):
         return None
     evidence = list(facts.errors)

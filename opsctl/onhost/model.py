@@ -93,3 +93,16 @@ class StartFacts:
 
     def as_json(self) -> Dict[str, Any]:
         return asdict(self)
+
+
+ENGAGED = ("active", "activating", "reloading")  # there is something that a stop would stop
+
+
+def waits(sub: str) -> bool:
+    """Dead, and only waiting for systemd to start it again: nothing of it runs."""
+    return sub.startswith("auto-restart")  # or auto-restart-queued, since systemd 254
+
+
+def up(active: str, sub: str) -> bool:
+    """Running, or on its way by our wish: not waiting for an automatic restart."""
+    return active in ENGAGED and not waits(sub)

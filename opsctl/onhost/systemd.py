@@ -9,6 +9,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Dict, List, Mapping, Optional, Sequence, Tuple
 
+from opsctl.onhost.model import up
+
 _SPAN = re.compile(r"([0-9.]+)(us|ms|s|min|h|d|w|month|y)")
 _SECONDS = {
     "us": 1e-6, "ms": 1e-3, "s": 1, "min": 60, "h": 3600, "d": 86400, "w": 604800,
@@ -18,7 +20,7 @@ PROPERTIES = (
     "Id", "LoadState", "ActiveState", "SubState", "Result", "MainPID", "InvocationID",
     "NRestarts", "Job", "ControlGroup", "FragmentPath", "DropInPaths", "NeedDaemonReload",
     "UnitFileState", "TimeoutStopUSec", "ActiveEnterTimestampMonotonic", "Slice", "MemoryMax",
-    "MemoryHigh", "KillMode", "LimitNOFILE", "LimitMEMLOCK",
+    "MemoryHigh", "KillMode", "LimitNOFILE", "LimitMEMLOCK", "ExecMainStatus",
 )  # fmt: skip
 
 
@@ -50,9 +52,7 @@ class UnitState:
     @property
     def up(self) -> bool:
         """Running, or on its way by our wish: not waiting for an automatic restart."""
-        return self.active in ("active", "reloading") or (
-            self.active == "activating" and self.sub != "auto-restart"
-        )
+        return up(self.active, self.sub)
 
     @property
     def stop_limit(self) -> float:

@@ -9,13 +9,13 @@ from typing import Any, Literal
 from opsctl.errors import OpsctlError
 from opsctl.onhost.doctor.examine import FAULTS
 from opsctl.onhost.doctor.fault import FAIL
+from opsctl.onhost.model import ENGAGED
 from opsctl.remote.onhost import locked
 from opsctl.rollout.model import ZERO
 
 PLAYBOOK = "ansible-playbook playbooks/upgrade_driver.yml"
 ALLOW_REBOOT = "-e nvidia_driver_allow_reboot=true"
 FABRIC = "nvidia-fabricmanager.service"
-UP = ("active", "activating", "reloading")
 # What an upgrade may well be for; the rest of doctor's preconditions has to hold beforehand.
 MENDED = ("driver", "nouveau", "fabric")
 
@@ -93,7 +93,7 @@ def step(host: str, wish: Wish, seen: Seen) -> Step:
     # Marks and daemons are put right under services that run; modules and fabric manager are not.
     stops = reboot or not found["loaded"] or bool({"driver", "fabric"} & set(found["parts"]))
     gpus = sum(gpu.get("state", "ok") == "ok" for gpu in seen.collected.get("gpus") or ())
-    running = [name for name, state in states.items() if state.get("state") in UP]
+    running = [name for name, state in states.items() if state.get("state") in ENGAGED]
     _raise(
         host,
         *_allowed(wish, found, reboot),

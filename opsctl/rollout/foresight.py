@@ -15,6 +15,7 @@ from opsctl.forecast.evaluate import evaluate
 from opsctl.forecast.fit import UNKNOWN
 from opsctl.forecast.outlook import Outlook
 from opsctl.forecast.values import Case, Figure, NoForecast
+from opsctl.onhost.model import ENGAGED
 from opsctl.release.diff import quiet_reasons, restart_reasons
 from opsctl.rollout import beside, duration
 from opsctl.rollout.beside import Row
@@ -79,7 +80,7 @@ def detail(one: Staged, action: Action | None) -> Detail:
     starts = action is not None and action.restarts
     fit = one.found.fit if one.found else None
     expect = new.get("expect") or {}
-    active = one.state.get("state") in ("active", "activating", "reloading")
+    active = one.state.get("state") in ENGAGED
     cap, cap_of = _cap(new)
     return Detail(
         why=_why(one, old),

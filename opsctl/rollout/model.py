@@ -23,6 +23,7 @@ Kind = Literal[
 Key = tuple[str, str]
 """(host, service)"""
 
+NOTHING = "no restart: nothing changed"
 SAME = "the command line is the same"
 ZERO = "0"  # the digest of what stood there before opsctl
 
@@ -96,6 +97,11 @@ class Plan:
     @property
     def changes(self) -> tuple[Action, ...]:
         return tuple(action for action in self.actions if action.kind != "none")
+
+    @property
+    def told(self) -> tuple[Action, ...]:
+        """What is done, and where nothing is, what is not as it should be all the same."""
+        return tuple(a for a in self.actions if a.kind != "none" or a.reason != NOTHING)
 
 
 Outcome = Literal[

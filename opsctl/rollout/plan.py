@@ -8,8 +8,9 @@ from datetime import UTC, datetime
 from typing import Any
 
 from opsctl.errors import LockHeld, NothingSelected, OpsctlError, Unreachable, folded
+from opsctl.onhost.model import ENGAGED, up, waits
 from opsctl.release.diff import quiet_reasons, restart_reasons, verdict
-from opsctl.rollout.model import SAME, ZERO, Action, Key, Kind, Op, Plan, Wanted
+from opsctl.rollout.model import NOTHING, SAME, ZERO, Action, Key, Kind, Op, Plan, Wanted
 from opsctl.rollout.order import ordered
 
 State = Mapping[str, Any]
@@ -73,6 +74,16 @@ def states_of(answer: Mapping[str, Any] | OpsctlError) -> dict[str, State]:
     return {state["service"]: state for state in answer.get("services", ())}
 
 
+def is_up(state: State) -> bool:
+    return up(str(state.get("state") or ""), str(state.get("sub") or ""))
+
+
+def activity(state: State) -> str:
+    """In a word of systemd's; of a unit that dies and is started over and over, both."""
+    told, sub = str(state.get("state") or "absent"), str(state.get("sub") or "")
+    return f"{told} ({sub})" if waits(sub) else told
+
+
 def _all_answered(
     services: Mapping[str, Sequence[str]], said: Mapping[str, Mapping[str, Any] | OpsctlError]
 ) -> None:
@@ -113,17 +124,17 @@ def _not_in_flight(host: str, service: str, state: State) -> None:
 def decide(op: Op, host: str, name: str, state: State, wanted: Wanted | None) -> Action:
     """The action for one service."""
     running = _release(state, "running")
-    active = state.get("state") in ("active", "activating", "reloading")
+    stops = state.get("state") in ENGAGED
     if op == "swap":
         return _swap(host, name, state, wanted)
     if op == "stop":
-        kind: Kind = "stop" if active else "none"
-        return Action(host, name, kind, "asked for" if active else "is not running", None, running)
+        kind: Kind = "stop" if stops else "none"
+        return Action(host, name, kind, "asked for" if stops else "is not running", None, running)
     if state.get("state", "absent") == "absent" and op != "restore":
         raise OpsctlError(f"{name} is not deployed here", host=host, step=op, hint="opsctl deploy")
     if op == "start":
-        kind = "none" if active else "start"
-        reason = "is running" if active else f"start: the unit is {state.get('state')}"
+        kind = "none" if is_up(state) else "start"
+        reason = "is running" if kind == "none" else f"start: the unit is {activity(state)}"
         return Action(host, name, kind, reason, None, running)
     if op == "restart":
         return Action(host, name, "restart", "restart: asked for", None, running)
@@ -154,12 +165,12 @@ def _swap(host: str, name: str, state: State, wanted: Wanted | None) -> Action:
         later = taken.later if taken is not None else ()
         return replace(action("swap", _why(state, running, wanted)), later=later)
     if state.get("state") != "active":
-        return action("swap", f"start: the unit is {state.get('state', 'absent')}")
+        return action("swap", f"start: the unit is {activity(state)}")
     if confirmed != digest:
         return action("swap", "restart: this release runs, but its gates never passed")
     if wanted.changed:
         return action("stage", _staged(state.get("manifest"), wanted.manifest))
-    return action("none", "no restart: nothing changed" + _drift(state))
+    return action("none", NOTHING + _drift(state))
 
 
 def _staged(old: Mapping[str, Any] | None, new: Mapping[str, Any] | None) -> str:

@@ -16,6 +16,7 @@ from typing import Any
 import opsctl
 from opsctl.errors import Refused
 from opsctl.forecast.fit import FITS, NOT, TIGHT, UNKNOWN
+from opsctl.onhost.model import ENGAGED
 from opsctl.release.diff import quiet_reasons, restart_reasons
 from opsctl.rollout.model import Key
 from opsctl.rollout.planned import Planned
@@ -97,7 +98,7 @@ def _stood(state: Mapping[str, Any], diff: str) -> dict[str, Any]:
         "confirmed": known.get("confirmed"),
         "edited": bool(known.get("edited")),
         "dropins": sorted(state.get("dropins") or ()),
-        "active": state.get("state") in ("active", "activating", "reloading"),
+        "active": state.get("state") in ENGAGED,
         "engine": (manifest.get("engine") or {}).get("version"),
         "unit": _hash(diff),
         "run": {key: run.get(key) for key in ("run", "op", "owner", "outcome")} if run else None,

@@ -47,6 +47,7 @@ def state(
 RATIO_2, RATIO_4 = manifest(OLD, **{"hicache-ratio": 2.0}), manifest(NEW, **{"hicache-ratio": 4.0})
 SOAK = manifest(OLD, **{"hicache-ratio": 2.0}) | {"gates": {"soak": 60.0}}
 HAND_MADE = state(running="0", confirmed=None, invocation="i1")
+LOOPS = state(active="activating", sub="auto-restart")  # it dies, and systemd starts it again
 ABSENT = state(running=None, confirmed=None, active="absent")
 
 
@@ -77,6 +78,10 @@ ABSENT = state(running=None, confirmed=None, active="absent")
         ("restart", state(), None, "restart", "restart: asked for"),
         ("start", state(), None, "none", "is running"),
         ("start", state(active="inactive"), None, "start", "start: the unit is inactive"),
+        ("start", state(active="activating", sub="start"), None, "none", "is running"),
+        ("start", LOOPS, None, "start", "start: the unit is activating (auto-restart)"),
+        ("swap", LOOPS, Wanted(OLD), "swap", "start: the unit is activating (auto-restart)"),
+        ("stop", LOOPS, None, "stop", "asked for"),
         ("stop", state(), None, "stop", "asked for"),
         ("stop", state(active="activating"), None, "stop", "asked for"),
         ("stop", state(active="inactive"), None, "none", "is not running"),
@@ -241,3 +246,15 @@ def test_a_release_that_failed_here_is_named_before_it_is_tried_again(
     action = decide(op, "h1", "kimi", now, wanted)
     words = "; this release failed here at 1970-01-01 00:00:00Z: start: exit 1"
     assert action.reason.endswith(words) is told
+
+
+def test_where_nothing_is_done_a_hand_on_the_host_is_told_all_the_same() -> None:
+    drift = {"id": "drift", "status": "fail", "detail": "drop-ins change the unit: /x.conf"}
+    touched, well = (said(state(manifest=RATIO_2, checks=c)) for c in ([drift], []))
+    wanted = {(name, "kimi"): Wanted(OLD, RATIO_2) for name in ("h1", "h2")}
+    plan = make("swap", {"h1": ["kimi"], "h2": ["kimi"]}, {"h1": touched, "h2": well}, wanted)
+    assert not plan.changes
+    (told,) = plan.told
+    assert (told.host, told.reason) == (
+        "h1", "no restart: nothing changed; but on the host drop-ins change the unit: /x.conf",
+    )  # fmt: skip
