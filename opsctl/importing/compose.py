@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from pathlib import PurePosixPath
 from typing import Any
 
@@ -84,16 +85,24 @@ def launch(
     entrypoint = _words(service.get("entrypoint"), report)
     command = _words(service.get("command"), report) or []
     words = [*(entrypoint or ()), *command]
-    literal = [one for one in words if _LITERAL.search(one)]
-    if literal and PurePosixPath(words[0]).name not in SHELLS:
-        why = "stands there as text: without a shell nothing fills it in"
-        report.note("told", theirs(literal[0]), why)
+    if words and PurePosixPath(words[0]).name not in SHELLS:
+        _tell_literal(words, report)
     image = str(service.get("image") or "")
     made = docker.launch(settings, image, command, known, files, mounts, entrypoint)
     if made is not None:
         made.name = made.name or name
         tell_assumed(assumed, made, report)
     return made
+
+
+def _tell_literal(words: Sequence[str], report: Report) -> None:
+    """Of words with a variable that nobody fills in: with the flag that they are the value of."""
+    for before, word in pairwise(["", *words]):
+        if _LITERAL.search(word):
+            flag = before if before.startswith("--") and "=" not in before else ""
+            why = "is this very text to the engine: without a shell nothing fills it in (with a "
+            why += "single $ compose does)"
+            report.note("told", f"{theirs(flag)} {theirs(word)}".strip(), why)
 
 
 def _dotenv(text: str, known: Mapping[str, str]) -> dict[str, str]:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from opsctl.importing import dotenv
-from opsctl.importing.files import given
+from opsctl.importing.files import for_each, given, which
 from opsctl.importing.marks import plain, theirs
 from opsctl.importing.model import Report
 
@@ -119,10 +119,11 @@ def env_files(
     compose's own format of them."""
     found: dict[str, str] = {}
     value = service.get("env_file")
-    for item in value if isinstance(value, list) else [value] if value is not None else []:
-        one = item if isinstance(item, dict) else {"path": item}
-        path = str(one.get("path", ""))
-        shown, text = theirs(plain(path)), given(files, path, variables=True)
+    items = value if isinstance(value, list) else [value] if value is not None else []
+    ones = [item if isinstance(item, dict) else {"path": item} for item in items]
+    paths = [str(one.get("path", "")) for one in ones]
+    for one, path in zip(ones, paths, strict=True):
+        shown, text = theirs(plain(path)), given(for_each(files, paths), path, variables=True)
         if text is not None:
             raw = one.get("format") == "raw"
             found |= dotenv.plain(text, known) if raw else read(text, known)
@@ -133,7 +134,7 @@ def env_files(
         else:
             report.refuse(
                 f"variables come from {shown}, which was not given",
-                hint=f"give it: --file {shown}=COPY",
+                hint=which(files, shown),
             )
     return [("--env", f"{name}={value}") for name, value in found.items()]
 

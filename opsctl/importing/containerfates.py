@@ -41,8 +41,8 @@ _REPLACED = {
     "--network": "the service listens on the host's own addresses",
     "--publish-all": "the service listens on its own port, which host and port say",
     "-P": "the service listens on its own port, which host and port say",
-    "--workdir": "a service starts in a folder of its own; relative paths of flags were written in "
-    "full from this one",
+    "--workdir": "a service starts in a folder of its own: relative paths of flags count from this "
+    "one, and are written in full",
 }
 _CHANGED = {
     "--env-file": "its variables stand in the description themselves",

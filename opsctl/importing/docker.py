@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 
 from opsctl.importing import containerfates, containers, dotenv
-from opsctl.importing.files import given
+from opsctl.importing.files import for_each, given, which
 from opsctl.importing.marks import mark, theirs
 from opsctl.importing.model import Container, Launch, Mount, Report
 
@@ -164,13 +164,14 @@ def _environment(
     settings: Settings, env: Mapping[str, str], files: Mapping[str, str], report: Report
 ) -> dict[str, str]:
     found: dict[str, str] = {}
-    for path in settings.all("--env-file"):
-        if (text := given(files, path, variables=True)) is not None:
+    paths = settings.all("--env-file")
+    for path in paths:
+        if (text := given(for_each(files, paths), path, variables=True)) is not None:
             found |= dotenv.plain(text, env)
         else:
             report.refuse(
                 f"variables come from {path}, which was not given",
-                hint=f"give it: --file {path}=COPY",
+                hint=which(files, path),
             )
     for text in settings.all("--env"):
         name, equals, value = text.partition("=")

@@ -15,22 +15,17 @@ from typing import Any
 from opsctl.engine import Catalogue
 from opsctl.engine.jsonforms import file_of
 from opsctl.importing import containerfates
-from opsctl.importing.marks import placeholder, theirs, unknown_parts
+from opsctl.importing.containerpaths import ALSO_PATHS, ENDINGS, of_mount, outside
+from opsctl.importing.marks import theirs
 from opsctl.importing.model import Container, Launch, Report
 from opsctl.importing.secrets import by_form
 
 _HUB = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*(@[\w./-]+)?")
 # Text that may begin with a slash, and yet is no path of the host.
 _NO_PATHS = {"fastapi-root-path", "uvicorn-access-log-exclude-prefixes", "served-model-name"}
-_ENDINGS = ("-path", "-paths", "-dir", "-folder", "-file", "-keyfile", "-certfile", "-certs")
 # A hub's name is meant where it stands here without a leading slash.
 _MODELS = {"tokenizer-path", "speculative-draft-model-path", "lora-paths", "model-path"}
-ALSO_PATHS = {
-    *("chat-template", "completion-template", "speculative-token-map", "dllm-algorithm-config"),
-    *("speculative-adaptive-config", "msprobe-dump-config", "watermark-config"),
-}
 _FILES = (".jinja", ".json", ".yaml", ".yml", ".toml")
-_SHARED = ("/dev/", "/proc/", "/sys/", "/etc/hosts", "/tmp/")
 
 
 @dataclass
@@ -156,16 +151,16 @@ def _address(
     values: dict[str, Any], placed: Places, container: Container | None, report: Report
 ) -> None:
     host, port = values.get("host", "127.0.0.1"), values.get("port", 30000)
-    outside = containerfates.ports(container, port, values, report) if container else None
-    if outside is not None:
-        if outside != (host, port):
+    published = containerfates.ports(container, port, values, report) if container else None
+    if published is not None:
+        if published != (host, port):
             report.note(
                 "changed",
-                f"{host}:{port} → {outside[0]}:{outside[1]}",
+                f"{host}:{port} → {published[0]}:{published[1]}",
                 "the container's port is published there; the service listens there itself",
             )
         placed.told |= {"host", "port"}
-        host, port = outside
+        host, port = published
     placed.host = values["host"] = host
     placed.port = values["port"] = port
 
@@ -196,7 +191,7 @@ def _path(name: str, text: str, launch: Launch, report: Report) -> str:
     if file := file_of(name, text):
         return file[0] + _absolute(name, file[1], launch, report)
     if text.startswith("/"):
-        return _from_container(name, text, launch.container, report)
+        return outside(name, text, launch.container, report)
     if _relative(name, text) or text in (launch.folders or ()):
         return _absolute(name, text, launch, report)
     if name != "model-path" and is_hub_name(name, text):
@@ -206,9 +201,14 @@ def _path(name: str, text: str, launch: Launch, report: Report) -> str:
 
 def _either(name: str, text: str, launch: Launch, report: Report) -> None:
     """What reads like a hub's name is a folder to the engine, if there is one where it works."""
-    if launch.folders is not None or launch.cwd in (None, "/") or launch.container is not None:
+    if launch.folders is not None or launch.cwd in (None, "/"):
         return
-    full = posixpath.join(str(launch.cwd), text)
+    full = posixpath.normpath(posixpath.join(str(launch.cwd), text))
+    if launch.container is not None:
+        there = of_mount(full, launch.container)
+        if there is None:
+            return  # in the image: whoever runs a hub's model has no folder of its name there
+        full = there
     give = f"--model-path {full}" if name == "model-path" else f"write flags.{name} in full"
     report.note(
         "told",
@@ -220,7 +220,7 @@ def _either(name: str, text: str, launch: Launch, report: Report) -> None:
 
 def _absolute(name: str, text: str, launch: Launch, report: Report) -> str:
     if text.startswith("/"):
-        return _from_container(name, text, launch.container, report, path=True)
+        return outside(name, text, launch.container, report, path=True)
     if launch.cwd is None:
         key = "model.path" if name == "model-path" else f"flags.{name}"
         report.refuse(
@@ -236,67 +236,18 @@ def _absolute(name: str, text: str, launch: Launch, report: Report) -> str:
         f"{name}: {theirs(text)} → {theirs(full)}",
         "a service starts in a folder of its own",
     )
-    return _from_container(name, full, launch.container, report, path=True)
+    return outside(name, full, launch.container, report, path=True)
 
 
 def _relative(name: str, text: str) -> bool:
     """Whether the engine would look for it in the working directory."""
     if text.startswith(("./", "../")):
-        return name.endswith(_ENDINGS) or name in ALSO_PATHS
+        return name.endswith(ENDINGS) or name in ALSO_PATHS
     if name in _MODELS:
         return text.count("/") > 1 and "://" not in text
     if name in ALSO_PATHS:
         return not text.startswith("{") and ("/" in text or text.endswith(_FILES))
-    return name.endswith(_ENDINGS) and "://" not in text and text not in ("", "auto")
-
-
-def _from_container(
-    name: str, text: str, container: Container | None, report: Report, *, path: bool = False
-) -> str:
-    """`path`: it is one for certain, and not text that looks like one."""
-    if container is None or text == "/":
-        return text
-    key = "model.path" if name == "model-path" else f"flags.{name}"
-    inside = [m for m in container.mounts if (text + "/").startswith(m.target.rstrip("/") + "/")]
-    if not inside:
-        if not (path or name.endswith(_ENDINGS) or name in ALSO_PATHS):
-            return text
-        if not text.startswith(_SHARED):
-            report.refuse(
-                "is inside the container's image: no folder of the host is mounted there",
-                key=key,
-                value=text,
-                hint="copy it to the host, and mount it, or give --mount HOST:CONTAINER",
-            )
-        return text
-    mount = max(inside, key=lambda m: len(m.target))
-    container.used.add(mount.target)
-    if mount.source is None:
-        report.refuse(
-            "is in a volume whose folder on the host the text does not tell",
-            key=key,
-            value=text,
-            hint="give --mount HOST:CONTAINER",
-        )
-        return text
-    if missing := [*unknown_parts(mount.source), *_to_replace(mount.source)]:
-        for message, hint in missing:
-            report.refuse(f"{theirs(text)}: {message}", key=key, hint=hint)
-        return text
-    moved = mount.source.rstrip("/") + text[len(mount.target.rstrip("/")) :] or "/"
-    if moved != text and name != "model-path":
-        report.note(
-            "changed",
-            f"{name}: {theirs(text)} → {theirs(moved)}",
-            f"the container had the host's folder {theirs(mount.source)} at {theirs(mount.target)}",
-        )
-    return moved
-
-
-def _to_replace(path: str) -> list[tuple[str, str]]:
-    return (
-        [(f"{theirs(path)} is a placeholder", "write the real path")] if placeholder(path) else []
-    )
+    return name.endswith(ENDINGS) and "://" not in text and text not in ("", "auto")
 
 
 def is_hub_name(name: str, value: Any) -> bool:

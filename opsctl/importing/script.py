@@ -9,7 +9,7 @@ from opsctl.importing import docker
 from opsctl.importing.builtins import EXPORTS, assign, builtin, export, labelled
 from opsctl.importing.entry import Entry, Other, entry
 from opsctl.importing.files import given
-from opsctl.importing.marks import plain, unknown_parts, whole
+from opsctl.importing.marks import plain, theirs, unknown_parts, whole
 from opsctl.importing.model import Launch, Report
 from opsctl.importing.pasted import mended
 from opsctl.importing.reading import HARMLESS, Reading, around, kept_back, one, tell_assumed
@@ -88,6 +88,10 @@ def program(argv: list[str], simple: Simple, scope: Scope, reading: Reading, dep
     report = Report()
     left = unwrap(argv, report)
     inner = _inner(left, scope)
+    for name in left.unset:
+        set_before = name in scope.exported
+        why = "takes away what was set before" if set_before else "opsctl's unit does not set it"
+        report.note("dropped", f"env -u {theirs(plain(name))}", why)
     if left.script is not None or left.script_file is not None:
         _nested(left, inner, reading, report, depth)
         return

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from opsctl.spec.kinds import secret_name
+from opsctl.spec.kinds import secret_name, text_token
 
 # Beyond the names that a description refuses in `env` (spec.kinds): they would be taken there.
 _NAME = re.compile(
@@ -13,8 +13,8 @@ _NAME = re.compile(
     r"|DSN|CONN(ECTION)?_?STR(ING)?|JWT|PAT|SAS|SIGNATURE|SALT|KEYS?|TOKENS"
     r"|(TOKEN|API_?KEY|KEY)_?[0-9]+)$"
     r"|(^|_)(SECRETS?|PASSWORDS?|PASSWD|PASSPHRASE)_|(?<!SA)CRED(ENTIAL)?S?(_|$)|PW$"
-    r"|(?<!^)(?<!^OLD)PWD$|(DB|PG|SQL|REDIS|SMTP|LDAP|ROOT|ADMIN|USER)PASS$"
-    r"|(API|AUTH|ACCESS|SECRET|PRIVATE|SIGNING|MASTER)KEYS?$|(API|AUTH|ACCESS|HF|HUB|BOT)TOKENS?$"
+    r"|(?<!^)(?<!^OLD)PWD$|PASS$|TOKEN$"
+    r"|(API|AUTH|ACCESS|SECRET|PRIVATE|SIGNING|MASTER)KEYS?$|(API|AUTH|ACCESS|HF|HUB|BOT)TOKENS$"
 )
 # Whose keys and tokens are many: elsewhere tokens are counted, and keys are those of a table.
 _OWNERS = (
@@ -22,10 +22,11 @@ _OWNERS = (
     r"|LICEN[SC]E|USER|CLIENT|ADMIN|VALID|MY|HF|HUB|GITHUB|GITLAB)"
 )
 _MANY = re.compile(rf"^(KEYS|TOKENS)$|(^|_){_OWNERS}_?(KEYS|TOKENS)$")
-# Keys by which something is found or ordered; and what the engine logs of requests.
+# Keys by which something is found or ordered; what the engine logs of requests; settings of a unit
+# that name a credential and its file; words that end as a secret's name does.
 _PUBLIC = re.compile(
     r"(^|_)(CACHE|ROUTING|EXTRA|GRAPH|PAIR|REGISTER|METADATA|SORT|PRIMARY|PUBLIC|PARTITION|STORED"
-    r"|CAMERA|HIGH|LOW|COND)_KEY$|^SGLANG_LOG_"
+    r"|CAMERA|HIGH|LOW|COND)_KEY$|^SGLANG_LOG_|^(LOAD|IMPORT)_CREDENTIAL(_ENCRYPTED)?$|(BY|COM)PASS$"
 )
 # Of AWS only these are told to everybody: a name that is missing here is taken for a secret.
 _AWS = re.compile(r"AWS_.*")
@@ -47,7 +48,12 @@ def by_name(name: str) -> bool:
         return _AWS_PUBLIC.fullmatch(upper) is None
     if secret_name(upper):
         return True
-    if _PLACE.search(upper) or _PUBLIC.search(upper) or _NAME.search(upper) is None:
+    if (
+        _PLACE.search(upper)
+        or _PUBLIC.search(upper)
+        or text_token(upper)
+        or _NAME.search(upper) is None
+    ):
         return False
     return not upper.endswith(("KEYS", "TOKENS")) or many(name)
 

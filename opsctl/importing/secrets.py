@@ -46,6 +46,8 @@ _UUID = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 _PUBLIC = re.compile(r"(REVISION|COMMIT|SHA[0-9]*|DIGEST|HASH|CHECKSUM|UUID|DEVICES|(?<!KEY)_ID)$")
 # A word that belongs to nothing is shown only where it can hardly be a secret.
 _HARMLESS = re.compile(r"[^\n]{1,7}|[\d.,]{1,9}|[\u2012-\u2015-][^\s=]{0,40}|[\w.-]*/[\w./-]*|\s*")
+# Of a variable: it says where a secret comes from, and holds none.
+_REFERENCE = re.compile(r"\$\{[A-Za-z_]\w*\}|\$[A-Z]+(_[A-Z]+)+")
 _MASK = "***"
 _LEAST = 4  # shorter texts stand in ordinary words, and hiding them would garble every message
 _WITHIN = 8  # a secret of fewer characters is looked for as a whole value only
@@ -156,7 +158,7 @@ class Vault:
 
     def _masked(self, text: str, spared: Callable[[re.Match[str]], bool]) -> str:
         for secret in sorted(self.hidden, key=len, reverse=True):
-            if len(secret) >= _LEAST:
+            if len(secret) >= _LEAST and not _REFERENCE.fullmatch(secret):
                 for spelling in filter(text.__contains__, _spellings(secret)):
                     text = re.sub(re.escape(spelling), lambda m: m[0] if spared(m) else _MASK, text)
         text = _FORM.sub(_MASK, text)

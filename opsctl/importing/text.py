@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from pathlib import PurePosixPath
 
 from opsctl.importing import compose, script
 from opsctl.importing.describe import Asked, describe
+from opsctl.importing.marks import theirs
 from opsctl.importing.model import Imported, Launch, Report
 from opsctl.importing.pasted import pasted
 from opsctl.importing.secrets import suspects
@@ -59,7 +61,12 @@ def launch(
 ) -> Launch | None:
     """What the text would start; None with the reason in the report."""
     if kind == "unit":
-        unit = unit_read.read(texts)
+        parts = unit_read.ordered(texts)
+        if parts != list(texts):
+            names = ", ".join(PurePosixPath(path).name or "stdin" for path, _ in parts)
+            why = "a drop-in counts after its unit, and drop-ins by their names, in whatever order "
+            report.note("changed", theirs(names), f"read in this order: {why}they are given")
+        unit = unit_read.read(parts)
         if unit.release and not asked.own:
             report.problems.append(own.told(unit))
             return None

@@ -201,7 +201,11 @@ def _unit(manager: Systemd, name: str) -> Dict[str, Any]:
     texts = [[path, text] for path in paths if (text := _text(path)) is not None]
     variables = list(_FILES.findall(shown.get("EnvironmentFiles", "")))
     beside = [*variables, *_credentials(texts)]
-    told = {"texts": texts, "files": {p: t for p in beside if (t := _text(p)) is not None}}
+    # Bytes that are no UTF-8 are told apart: systemd takes nothing of a file that holds any.
+    told = {
+        "texts": texts,
+        "files": {p: t for p in beside if (t := _text(p, "surrogateescape")) is not None},
+    }
     return {
         "name": name,
         "state": state.active,
@@ -241,10 +245,10 @@ def _shown(name: str) -> Dict[str, str]:
     return found
 
 
-def _text(path: str) -> Optional[str]:
+def _text(path: str, errors: str = "replace") -> Optional[str]:
     try:
         with open(path, "rb") as file:
-            return file.read(_LARGEST).decode("utf-8", "replace")
+            return file.read(_LARGEST).decode("utf-8", errors)
     except OSError:
         return None
 

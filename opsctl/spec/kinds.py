@@ -28,7 +28,7 @@ _SECRET_ENV = re.compile(r"(^|_)(TOKEN|SECRET|PASSWORD|PASSWD|API_?KEY|(ACCESS|S
 # Tokens of a text, not of a login: what stands for each, and the unit in which things are counted.
 _TEXT_TOKEN = re.compile(
     r"(^|_)(PER(_KI)?|BOS|EOS|PAD|UNK|MASK|SEP|CLS|IM|IMAGE|VIDEO|AUDIO|DRAFT|NEXT|FIRST|NEW|TO|REGISTER"
-    r"|SPECIAL|STOP|THINK|LAST)_TOKEN$"
+    r"|SPECIAL|STOP|THINK|LAST)_?TOKEN$"
 )
 _HOST_NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]{0,252}[A-Za-z0-9])?")
 _USER = re.compile(r"[a-z_][a-z0-9_-]{0,31}")
@@ -116,7 +116,12 @@ def env_name(value: str) -> str:
 def secret_name(name: str) -> bool:
     """Whether it reads like the name of a secret; it need be no name that a variable can have."""
     upper = name.upper()
-    return _SECRET_ENV.search(upper) is not None and _TEXT_TOKEN.search(upper) is None
+    return _SECRET_ENV.search(upper) is not None and not text_token(upper)
+
+
+def text_token(upper: str) -> bool:
+    """Whether a name in capitals is that of a token of a text, which everybody may know."""
+    return _TEXT_TOKEN.search(upper) is not None
 
 
 def public_env_name(value: str) -> str:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from opsctl.engine import Flag, catalogue
 from opsctl.engine.catalogue import ELSEWHERE, SECRET
-from opsctl.importing.places import ALSO_PATHS
+from opsctl.importing.containerpaths import ALSO_PATHS
 from opsctl.importing.secrets import by_form, tells
 from opsctl.release import quoting
 

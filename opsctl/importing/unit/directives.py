@@ -15,6 +15,7 @@ from opsctl.importing.model import Note, Report
 from opsctl.importing.secretnames import by_name
 from opsctl.importing.secrets import Vault, suspects
 from opsctl.importing.unit.fates import CONTAINER, FATES, OURS, READ, STOP_MARGIN, UNKNOWN
+from opsctl.importing.unit.fatetexts import SHARES
 from opsctl.importing.unit.read import Unit
 from opsctl.importing.unit.words import logical
 
@@ -85,6 +86,8 @@ def _setting(section: str, key: str, value: str, unit: Unit, what: str) -> Itera
     elif key in ("TimeoutStopSec", "TimeoutSec") and seconds(value) is not None:
         yield Note("carried", what, f"timing.drain (its default is {_DRAIN}); the stop has "
                    f"{STOP_MARGIN} s more for the engine's own processes")  # fmt: skip
+    elif value == "infinity" and (FATES.get(key) or _prefixed(key)) == SHARES:
+        yield Note("dropped", what, "no limit: opsctl's unit has none either")
     else:
         kind, why = FATES.get(key) or _prefixed(key) or UNKNOWN
         yield Note(kind, what, why.format(ours=OURS.get(key, "")))

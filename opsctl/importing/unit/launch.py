@@ -7,12 +7,12 @@ from collections.abc import Mapping
 from pathlib import PurePosixPath
 
 from opsctl.importing import docker, script
-from opsctl.importing.files import given
 from opsctl.importing.marks import mark, plain, theirs
 from opsctl.importing.model import Launch, Report
 from opsctl.importing.shell import Scope, Simple
 from opsctl.importing.unit import directives, envfile, own, words
 from opsctl.importing.unit.read import Unit
+from opsctl.importing.unit.variables import environment, put
 
 
 def launch(
@@ -50,7 +50,7 @@ def started(
         report.refuse(f"has {len(lines)} lines ExecStart=; an engine is one process")
         return None
     try:
-        env, complete = _environment(unit, known, files, report)
+        env, complete = environment(unit, known, files, report)
         env |= variables
         secret, keys = own.secrets(unit, files, report)
         env |= secret
@@ -76,7 +76,7 @@ def _process(
     report: Report,
 ) -> Launch | None:
     reading = script.Reading(report, files, mounts)
-    cwd = _put("WorkingDirectory", unit.last("WorkingDirectory").lstrip("-"), known, report)
+    cwd = put("WorkingDirectory", unit.last("WorkingDirectory").lstrip("-"), known, report)
     here = cwd if cwd.startswith("/") else None
     scope = Scope(dict(env), set(env), [], here, reading.assumed)
     script.program(argv, Simple(), scope, reading, 0)
@@ -89,15 +89,6 @@ def _process(
         if found.wrapped and not found.container:
             report.note("dropped", "a shell before the engine", "the unit starts the engine itself")
     return found
-
-
-def _put(key: str, text: str, known: Mapping[str, str], report: Report) -> str:
-    """A setting with its specifiers put in; nothing of one that systemd ignores."""
-    try:
-        return words.specifiers(text, known)
-    except words.Malformed as error:
-        report.note("dropped", f"{key}={theirs(plain(text))}", f"systemd ignores it: {error}")
-        return ""
 
 
 def _argv(
@@ -142,80 +133,6 @@ def _of_the_user(unit: Unit) -> dict[str, str]:
     user = unit.last("User") or "root"
     home = "/root" if user == "root" else mark("home", f"~{user}")
     return {"USER": user, "LOGNAME": user, "HOME": home}
-
-
-def _environment(
-    unit: Unit, known: Mapping[str, str], files: Mapping[str, str], report: Report
-) -> tuple[dict[str, str], bool]:
-    """The variables, and whether all of their files were given."""
-    found: dict[str, str] = {}
-    complete = True
-    for line in unit.all("Environment"):
-        here, wrong = words.assignments(line, known)
-        found |= here
-        for word in wrong:
-            report.note(
-                "dropped",
-                f"{theirs(plain(word))} in Environment=",
-                "no assignment: systemd ignores it (a # there begins no comment)",
-            )
-    for line in unit.all("EnvironmentFile"):
-        optional = line.startswith("-")
-        path = _put("EnvironmentFile", line.removeprefix("-"), known, report)
-        if path:
-            there, whole = _of_file(path, optional, files, report)
-            found |= there
-            complete = complete and whole
-    for line in unit.all("UnsetEnvironment"):
-        for word in words.listed(line)[0]:
-            name, equals, value = _put("UnsetEnvironment", word, known, report).partition("=")
-            if not equals or found.get(name) == value:
-                found.pop(name, None)
-    if unit.all("PassEnvironment"):
-        report.note(
-            "told",
-            f"PassEnvironment={theirs(' '.join(unit.all('PassEnvironment')))}",
-            "comes from the manager's own variables, which no text tells",
-        )
-    return found, complete
-
-
-def _of_file(
-    path: str, optional: bool, files: Mapping[str, str], report: Report
-) -> tuple[dict[str, str], bool]:
-    """Its variables, and whether it was given."""
-    shown = theirs(plain(path))
-    text = given(files, path, variables=True)
-    if text is None and optional:
-        report.note(
-            "told",
-            f"EnvironmentFile=-{shown}",
-            "was not given, and what it sets is not known; give it with --file PATH=COPY",
-        )
-    elif text is None:
-        report.refuse(
-            f"variables come from {shown}, which was not given",
-            key="EnvironmentFile",
-            hint=f"give it: --file {shown}=COPY",
-        )
-    if text is None:
-        return {}, False
-    read = envfile.read(text)
-    if read.refused and optional:
-        report.note("told", f"EnvironmentFile=-{shown}", f"{read.refused}: systemd takes nothing "
-                    "of it")  # fmt: skip
-    elif read.refused:
-        report.refuse(
-            f"variables come from {shown}, which {read.refused}",
-            key="EnvironmentFile",
-            hint="systemd itself would not start the unit with it",
-        )
-    for name in read.ignored:
-        known = re.fullmatch(r"(?:(?:export|set|declare -x)\s+)?[\w.+-]{1,80}", name)
-        what = f"{theirs(plain(name))} in {shown}" if known else f"a line of {shown}"
-        report.note("dropped", what, "is no name of a variable: systemd ignores the line (it is no "
-                    "shell, and knows no export)")  # fmt: skip
-    return read.values, True
 
 
 def _specifiers(unit: Unit) -> dict[str, str]:

@@ -14,6 +14,7 @@ _HEADING = re.compile(
     re.MULTILINE,
 )
 _ASSIGNS = re.compile(r"([A-Za-z][A-Za-z0-9-]*)[ \t]*=[ \t]*(.*)", re.DOTALL)
+_STARTS = re.compile(r"^[ \t]*(ExecStart|Image)[ \t]*=", re.MULTILINE)
 # Settings of which each line adds to those before; of all others the last counts.
 LISTS = {
     *("ExecStart", "ExecStartPre", "ExecStartPost", "ExecStop", "ExecStopPost", "ExecReload"),
@@ -82,6 +83,17 @@ def read(texts: Sequence[tuple[str, str]]) -> Unit:
         unit.sources.append(path)
         _add(unit, text.replace("\r\n", "\n"))
     return unit
+
+
+def ordered(texts: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
+    """Several files as systemd reads them, however they were given: the unit, then its drop-ins by
+    their names. Files without a name keep their place behind the unit."""
+    whole = [one for one in texts if not one[0].endswith(".conf") and _STARTS.search(one[1])]
+    first = (whole or [one for one in texts if _STARTS.search(one[1])] or list(texts))[:1]
+    rest = [one for one in texts if one not in first]
+    if all(path.endswith(".conf") for path, _ in rest):
+        rest.sort(key=lambda one: PurePosixPath(one[0]).name)
+    return [*first, *rest]
 
 
 def _add(unit: Unit, text: str) -> None:

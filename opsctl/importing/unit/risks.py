@@ -84,7 +84,7 @@ def _limits(unit: Unit) -> Iterator[Risk]:
     if not unit.last("LimitNOFILE"):
         yield _risk("nofile", "no LimitNOFILE=")
     for key in ("MemoryMax", "MemoryHigh", "MemoryLimit"):
-        if value := unit.last(key):
+        if (value := unit.last(key)) not in ("", "infinity"):
             yield _risk("memory-limit", f"{key}={theirs(value)}")
     if (score := unit.last("OOMScoreAdjust")).startswith("-"):
         yield _risk("oom-score", f"OOMScoreAdjust={theirs(score)}")

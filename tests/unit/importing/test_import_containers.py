@@ -167,7 +167,7 @@ def test_a_dollar_that_stands_for_itself() -> None:
     found = compose(more=" --served-model-name $${X}")
     assert found.service is not None
     assert found.service["model"]["served_name"] == "${X}"
-    assert "${X}: stands there as text" in told(found, "told")
+    assert "--served-model-name ${X}: is this very text to the engine" in told(found, "told")
     shell = "entrypoint: [sh, -c]\n    environment: {X: k2}"
     line = f'["exec {RUN} /models/$${{X}}"]'
     text = COMPOSE.format(keys=shell, more="").replace(f"{RUN} /models/k", line)
