@@ -4,7 +4,8 @@ and what a flag means."""
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -154,11 +155,25 @@ def _problems(raw: dict[str, Any], hosts: Sequence[str]) -> list[Problem]:
 
     unread = [one for one in inventory.unread(raw) if one.host in hosts]
     silent = {one.key.partition(".")[2] for one in unread if one.key.startswith("sglang_")}
-    rest = [one for one in spec.validate(raw, hosts) if f"{one.service}.{one.key}" not in silent]
+    judged = (*spec.validate(raw, hosts), *spec.together([*_unwritable(raw, hosts)]))
+    rest = [one for one in judged if f"{one.service}.{one.key}" not in silent]
     known = {(one.host, one.key) for one in unread}
     roles = [one for one in inventory.of_roles(raw)
              if one.host in hosts and (one.host, one.key) not in known]  # fmt: skip
     return [*spec.together(unread), *spec.together(roles), *rest]
+
+
+def _unwritable(raw: dict[str, Any], hosts: Sequence[str]) -> Iterator[Problem]:
+    """What only the writing of a release refuses, of hosts whose descriptions are right."""
+    from opsctl import release, spec
+
+    for host in hosts:
+        try:
+            services = spec.load(raw, host)
+        except SpecError:
+            continue  # told already
+        for name, service in services.items():
+            yield from (replace(one, host=host) for one in release.problems(name, service))
 
 
 def _read(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -38,11 +38,16 @@ def render(
     Raises SpecError with every problem: an unknown flag, a value that systemd cannot hand over,
     a secret that could not stay secret.
     """
-    _check_names(name, service)
-    typed, arguments, ranks = _command(name, service)
+    if wrong := [*_names(name, service)]:
+        raise SpecError(wrong)
     found = secrets.values(service.secrets)
-    if problems := secrets.check(found, name):
-        raise SpecError(problems)
+    wrong = secrets.check(found, name)
+    try:
+        typed, arguments, ranks = _command(name, service)
+    except SpecError as error:
+        raise SpecError([*wrong, *error.problems]) from None
+    if wrong:
+        raise SpecError(wrong)
 
     def unit(digest_text: str) -> str:
         limit = limit_of(service, expect)
@@ -62,27 +67,30 @@ def render(
     return Release(name, named, files, about)
 
 
-def _check_names(name: str, service: Service) -> None:
+def problems(name: str, service: Service) -> list[Problem]:
+    """All for which `render` refuses the service."""
+    try:
+        render(name, service, zipapp=b"")
+    except SpecError as error:
+        return list(error.problems)
+    return []
+
+
+def _names(name: str, service: Service) -> Iterator[Problem]:
     """Names that become paths and unit names."""
-    problems = Problems()
     version, root = service.engine.version, service.engine.root or ""
     if not _NAME.fullmatch(name) or ".." in name:
-        problems.add(
-            Problem(
-                "the service's name cannot name a unit and a folder",
-                service=name,
-                allowed="a-z, 0-9, and . _ - within; up to 64 characters",
-            )
+        yield Problem(
+            "the service's name cannot name a unit and a folder",
+            service=name,
+            allowed="a-z, 0-9, and . _ - within; up to 64 characters",
         )
     if not _VERSION.fullmatch(version):
-        problems.add(
-            Problem("is no version", service=name, key="engine.version", value=repr(version))
-        )
+        yield Problem("is no version", service=name, key="engine.version", value=repr(version))
     if ":" in root:
-        problems.add(
-            Problem("a folder on PATH cannot hold a :", service=name, key="engine.root", value=root)
+        yield Problem(
+            "a folder on PATH cannot hold a :", service=name, key="engine.root", value=root
         )
-    problems.raise_if_any()
 
 
 def _command(name: str, service: Service) -> tuple[dict[str, Any], list[str], list[str]]:

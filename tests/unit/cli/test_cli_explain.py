@@ -98,6 +98,35 @@ def test_validate_refuses_what_the_engine_would(cli):
     assert "SGLang 0.5.9 would refuse to start: the tier keeps the nodes" in done.stderr
 
 
+# (key, value, what is told): right as a description, and nothing that a unit or secret can be.
+UNWRITABLE = [
+    ("secrets.api-key", "a b c d e f g h", "a key may hold visible ASCII characters only"),
+    ("secrets.api-key", "short", "a secret of less than 8 characters"),
+    ("secrets.env.HF_TOKEN", "x" * 200_000, "it is 200000 bytes long"),
+    ("secrets.api-key", "srv-models-kimi", "the secret also stands elsewhere"),
+    ("model.path", "/srv/a\tb", "cannot hold the control character U+0009"),
+    ("engine.root", "/opt/a$b", "a program's path cannot hold a $"),
+    ("env.FOO", "x" * 200_000, "it is 200004 bytes long"),
+    ("flags.speculative-draft-model-path", "/a/../b", "must not hold . or .. as a part"),
+]
+
+
+@pytest.mark.parametrize(("key", "value", "said"), UNWRITABLE)
+def test_validate_refuses_what_render_refuses(cli, tmp_path, key, value, said):
+    for host in cli.raw["hosts"].values():
+        kimi = host["sglang_services"]["kimi"]
+        kimi["model"]["served_name"] = "srv-models-kimi"
+        part, _, name = key.rpartition(".")
+        for word in part.split("."):
+            kimi = kimi.setdefault(word, {})
+        kimi[name] = value
+    done, written = cli("config", "validate"), cli("render", "--out", tmp_path / "out")
+    assert (done.exit_code, written.exit_code) == (2, 2)
+    assert f"host h1, h2, service kimi, key {key}: " in done.stderr and said in done.stderr
+    assert said in written.stderr
+    assert not key.startswith("secrets") or value not in done.stderr
+
+
 def test_validate_tells_what_is_wrong_with_the_roles_variables(cli):
     wrong = {"message": "is no variable of any role", "key": "host_openfiles"}
     cli.raw["roles"] = [wrong | {"host": host} for host in ("h1", "h2")]
