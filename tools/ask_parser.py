@@ -10,7 +10,8 @@ those up to 0.5.12.post1, that of 0.5.23 all newer ones.
 `--digest` prints one line instead, VERSION COUNT SHA256: those of all releases stand in
 tests/unit/engine/real_parsers.txt, where the catalogues are held against them.
 
-A line is [names, class, type, dest, nargs, choices, default]. class: switch, onoff, void, value.
+A line is [names, class, type, dest, nargs, choices, default]. class: switch, onoff, void, refused,
+value.
 """
 
 from __future__ import annotations
@@ -35,11 +36,10 @@ def lines(parser: argparse.ArgumentParser) -> list[str]:
 
 
 def row(action: argparse.Action) -> list[Any]:
-    kind = type(action).__name__
     if isinstance(action, argparse.BooleanOptionalAction):
         shape = "onoff"
     elif action.nargs == 0:
-        shape = "void" if kind == "DeprecatedAction" else "switch"
+        shape = done(action)
     else:
         shape = "value"
     choices = action.choices
@@ -55,6 +55,16 @@ def row(action: argparse.Action) -> list[Any]:
         None if choices is None else list(choices),
         default,
     ]
+
+
+def done(action: argparse.Action) -> str:
+    """What comes of an option without a value, by giving it."""
+    parser, found = argparse.ArgumentParser(), argparse.Namespace()
+    try:
+        action(parser, found, [], action.option_strings[0])
+    except (SystemExit, ValueError, argparse.ArgumentError):
+        return "refused"
+    return "switch" if vars(found) else "void"
 
 
 def reader(action: argparse.Action) -> str:

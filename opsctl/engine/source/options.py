@@ -19,7 +19,7 @@ from typing import Any
 
 from opsctl.engine.source.fields import default_of, fields
 from opsctl.engine.source.package import Class, Package, Unreadable
-from opsctl.engine.source.values import Function, Scope, of_name
+from opsctl.engine.source.values import Function, Scope, lineage, of_name
 
 ARGUMENTS = "sglang.srt.server_args"
 Option = dict[str, Any]
@@ -103,7 +103,34 @@ def option(scope: Scope, names: list[str], said: Mapping[str, ast.expr]) -> Opti
     told = _text(scope, said, "help")
     if found.get("type") == "str" and (found.get("default") == "{}" or _JSON.search(told)):
         found["json"] = True
-    return found | _retired(names, action, told, _text(scope, said, "error_message"), found)
+    refusal = _text(scope, said, "error_message")
+    found |= _retired(names, action, told, refusal, found)
+    return found | ({"refused": True} if refusal or _ends(scope, said.get("action")) else {})
+
+
+def _ends(scope: Scope, action: ast.expr | None) -> bool:
+    """Whether the parser ends at an action of the package whatever it is given: one class of one
+    name did so in some releases, and only warns in others."""
+    owner = None if action is None or isinstance(action, ast.Constant) else _class(scope, action)
+    for one in lineage(owner) if owner else ():
+        call = next((f for f in one.node.body if getattr(f, "name", "") == "__call__"), None)
+        if isinstance(call, ast.FunctionDef):
+            return any(isinstance(node, ast.Raise) or _exits(node) for node in call.body)
+    return False
+
+
+def _class(scope: Scope, node: ast.expr) -> Class | None:
+    try:
+        found = scope.value(node)
+    except Unreadable:
+        return None  # argparse's own: it takes what it is given
+    return found if isinstance(found, Class) else None
+
+
+def _exits(node: ast.stmt) -> bool:
+    """parser.error(…), parser.exit(…)"""
+    call = node.value if isinstance(node, ast.Expr) else None
+    return isinstance(call, ast.Call) and _dotted(call.func) in ("error", "exit")
 
 
 def _switch(found: Option, said: Mapping[str, ast.expr]) -> None:
@@ -158,4 +185,4 @@ def _retired(
             if flag.partition("=")[0] not in names
         ]
         more |= {"new_flag": pointed[0]} if pointed else {}
-    return more | ({"refused": True} if refusal else {})
+    return more

@@ -33,7 +33,7 @@ TYPES = {
 
 def line(flag: Flag) -> str:
     """As tools/ask_parser.py writes it."""
-    shape = {"switch": "switch", "onoff": "onoff", "void": "void", "refused": "void"}
+    shape = {"switch": "switch", "onoff": "onoff", "void": "void", "refused": "refused"}
     negative = [f"--no-{name}" for name in flag.names] if flag.kind == "onoff" else []
     return json.dumps(
         [
@@ -183,12 +183,34 @@ def test_a_name_means_one_flag_in_a_version() -> None:
         assert len(names) == len(set(names)), version
 
 
-def test_what_the_engine_only_refuses_is_refused_with_what_to_use() -> None:
-    _, (problem,) = catalogue("0.5.18").check({"enable-expert-distribution-metrics": True})
-    assert str(problem).endswith(
-        "is known to the engine only to be refused (value: True); "
-        "use --expert-balancedness-report-mode"
-    )
+# (versions, flag, what to use): those whose parser ends at the flag.
+_RUNNER = "--moe-runner-backend=flashinfer"
+ENDS = [
+    (["0.5.18"], "enable-expert-distribution-metrics", "--expert-balancedness-report-mode"),
+    *(
+        (["0.5.3", "0.5.3.post1", "0.5.3.post2", "0.5.3.post3", "0.5.4"], f"enable-{name}", instead)
+        for name, instead in {
+            "ep-moe": "--ep-size",
+            "deepep-moe": "--moe-a2a-backend=deepep",
+            "triton-kernel-moe": "--moe-runner-backend=triton_kernel",
+            "flashinfer-cutlass-moe": f"{_RUNNER}_cutlass",
+            "flashinfer-cutedsl-moe": f"{_RUNNER}_cutedsl",
+            "flashinfer-trtllm-moe": f"{_RUNNER}_trtllm",
+            "flashinfer-mxfp4-moe": f"{_RUNNER}_mxfp4",
+        }.items()
+    ),
+]
+
+
+@pytest.mark.parametrize(("where", "flag", "instead"), ENDS)
+def test_what_the_engine_only_refuses_is_refused_with_what_to_use(
+    where: list[str], flag: str, instead: str
+) -> None:
+    for version in where:
+        _, (problem,) = catalogue(version).check({flag: True})
+        assert str(problem).endswith(
+            f"is known to the engine only to be refused (value: True); use {instead}"
+        )
 
 
 def test_a_known_flag_of_a_new_version_keeps_its_name() -> None:

@@ -151,6 +151,30 @@ def test_a_variable_of_the_environment_is_unset() -> None:
     assert called('"--a", choices=C', above=above, srt__environ=environ)["choices"] == ["u"]
 
 
+# What the class of an action does when it is called, and whether the parser ends there.
+ENDS = [
+    ("raise ValueError(self.help)", True),
+    ("parser.error(self.help)", True),
+    ("print('deprecated')", False),
+    ("setattr(namespace, self.dest, True)", False),
+    ("if self.error_message is not None:\n            parser.error('x')", False),
+]
+
+
+@pytest.mark.parametrize(("does", "ends"), ENDS)
+def test_an_action_is_judged_by_what_it_does(does: str, ends: bool) -> None:
+    """Of one name, it ended the parser in some releases, and only warns in others; also where it
+    is imported, and where what it does stands in a class that it derives from."""
+    actions = (
+        "import argparse\nclass Base(argparse.Action):\n"
+        f"    def __call__(self, parser, namespace, values, option_string=None):\n        {does}\n"
+        "class DeprecatedAction(Base):\n    pass\n"
+    )
+    above = "from sglang.srt.actions import DeprecatedAction"
+    found = called('"--a", action=DeprecatedAction', above=above, srt__actions=actions)
+    assert found.get("refused", False) == ends
+
+
 FIELDS = [
     ('a_b: A[int, "help"] = 3', {"type": "int", "default": 3}),
     ('a_b: A[Optional[float], "help"] = None', {"type": "float"}),
