@@ -14,7 +14,7 @@ import typer
 
 import opsctl
 from opsctl.cli.frame import Settings, framed
-from opsctl.cli.usage import Verbs
+from opsctl.cli.usage import Verb, Verbs
 
 # As --help shows them.
 VERBS = (
@@ -77,6 +77,9 @@ def built(verbs: tuple[str, ...] = (*VERBS, *GROUPS)) -> typer.Typer:
             app.add_typer(module.app, name=verb)
         else:
             app.command(name=verb)(framed(getattr(module, name)))
+    groups = [group.typer_instance for group in app.registered_groups]
+    for one in (one for part in (app, *groups) if part for one in part.registered_commands):
+        one.cls = Verb
     return app
 
 

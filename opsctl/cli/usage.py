@@ -5,12 +5,13 @@ from __future__ import annotations
 import re
 import shlex
 import sys
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 
 from opsctl.cli.frame import complain
 from opsctl.errors import Refused
@@ -21,7 +22,34 @@ _STRAY = re.compile(r"unexpected extra argument(?:s|\(s\))? \((.+)\)")
 _HELP = "NoArgsIsHelpError"  # shows the help, which says what can be typed
 
 
-class Verbs(TyperGroup):
+class _Once:
+    """An option that takes one value is not given two: the parser would take the last, and who
+    types both means both."""
+
+    def parse_args(self, ctx: Any, args: Any) -> Any:
+        whole: Any = self
+        _, _, order = whole.make_parser(ctx).parse_args(args=list(args))
+        rest = super().parse_args(ctx, args)  # type: ignore[misc]  # shows the help, if it is asked
+        options = {id(one): one for one in order if _takes_one(one)}
+        times = Counter(map(id, order))
+        for key, option in options.items():
+            if times[key] > 1 and not ctx.resilient_parsing:
+                raise UsageError(
+                    f"{option.opts[0]} is given {times[key]} times: it takes one value", ctx
+                )
+        return rest
+
+
+def _takes_one(param: Any) -> bool:
+    switch = param.param_type_name != "option" or param.is_flag or param.count
+    return not (switch or param.multiple)
+
+
+class Verb(_Once, TyperCommand):
+    """One verb."""
+
+
+class Verbs(_Once, TyperGroup):
     """The command itself, whose verbs may be of groups of their own."""
 
     given: Sequence[str] = ()

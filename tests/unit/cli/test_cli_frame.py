@@ -112,6 +112,30 @@ def test_wrong_usage_says_what_to_type_next(cli, typed, following):
     assert last == f"next: {following}"
 
 
+@pytest.mark.parametrize(
+    ("typed", "option"),
+    [
+        (("forecast", "a.yml", "--fit", "hicache-ratio", "--fit", "context-length"), "--fit"),
+        (("forecast", "a.yml", "--journal", "a", "--journal=b"), "--journal"),
+        (("forecast", "a.yml", "--gpus", "8", "--gpu-total", "1", "--gpus", "4"), "--gpus"),
+        (("plan", "--canary", "h1", "--canary", "h2"), "--canary"),
+        (("config", "show", "kimi", "-o", "json", "--output", "yaml"), "--output"),
+        (("-i", "one", "-i", "two", "hosts"), "--inventory"),
+    ],
+)
+def test_a_second_value_is_not_dropped(cli, typed, option):
+    done = cli(*typed)
+    assert done.exit_code == 2
+    assert f"error: {option} is given 2 times: it takes one value" in done.stderr
+    assert "next: opsctl" in done.stderr
+
+
+def test_switches_and_lists_may_be_given_twice(cli):
+    twice = ("--explain", "--explain", "--set", "a=1", "--set", "b=2")
+    assert cli("forecast", "-h", *twice, "--fit", "a", "--fit", "b").exit_code == 0
+    assert "there is no file none.yml" in cli("forecast", "none.yml", *twice).stderr
+
+
 def test_a_group_without_a_verb_shows_its_help(cli):
     done = cli("config")
     assert done.exit_code == 2
