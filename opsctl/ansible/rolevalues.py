@@ -22,7 +22,8 @@ SHARED = ("cuda_", "opsctl_")
 # What deploy.yml fills in: nobody means these, so a name that is like one is the owner's own.
 FILLED = ("cuda_needs", "engine_environments", "model_folders", "nvidia_driver_needs")
 # What playbooks take of the command line, or keep for their own next task.
-PLAYBOOKS = ("opsctl_canary", "opsctl_reason", "opsctl_described", "opsctl_surveyed")
+TYPED = ("opsctl_allow_down", "opsctl_canary", "opsctl_reason")
+PLAYBOOKS = (*TYPED, "opsctl_described", "opsctl_surveyed")
 LIKE = 0.75  # of difflib: the beginning is ours
 NEAR = 0.9  # of difflib: one letter wrong or missing in a name of ten
 
@@ -37,7 +38,7 @@ def stranger(name: str, known: Collection[str]) -> tuple[str, str] | None:
     if name in known or name in PLAYBOOKS or name.startswith("ansible_"):
         return None
     own = name.startswith(OWN)
-    meant = [one for one in (*known, *PLAYBOOKS[:2]) if one not in FILLED]
+    meant = [one for one in (*known, *TYPED) if one not in FILLED]
     cutoff = LIKE if own or name.startswith(SHARED) else NEAR
     near = get_close_matches(name, meant, n=1, cutoff=cutoff)
     if not (own or near):

@@ -23,6 +23,7 @@ from opsctl.paths import share
 from opsctl.remote import connect, fanout, onhost
 from opsctl.remote.host import Host
 from opsctl.remote.target import resolve
+from opsctl.rollout import serving
 from opsctl.rollout.driver import Seen, Step, Wish, step
 from opsctl.rollout.driverend import Ended
 from opsctl.rollout.driverhost import Program, roll
@@ -38,7 +39,8 @@ Wishes = Mapping[str, Mapping[str, Any]]
 
 
 class ActionModule(Action):
-    """Arguments: reason, canary (a host). What is wished stands in the role's variables."""
+    """Arguments: reason, canary (a host), allow_down (hosts that are known not to serve). What is
+    wished stands in the role's variables."""
 
     _requires_connection = False
 
@@ -55,15 +57,18 @@ class ActionModule(Action):
             raise SpecError(wrong)
         wishes = wished(names, entries, hostvars, self._loader)
         refuse_unreadable(wishes)
+        services = {name: tuple(entry.services) for name, entry in entries.items()}
         hosts = {name: connect(resolve(name, entries[name].connection)) for name in names}
         try:
-            plan = planned(names, wishes, looked(hosts, wishes))
+            allowed = refuse_unknown(self.args.get("allow_down"), names)
+            plan = planned(names, wishes, looked(hosts, wishes), services)
+            serving.refuse(plan, allowed)
             for one in plan:
                 for line in (one.line, *(f"{one.host}: {text}" for text in one.told)):
                     self._display.display(line)
             if self.check:
                 return result_of_check(plan)
-            ended = self._rolled(hosts, plan, wishes)
+            ended = self._rolled(hosts, plan, wishes, allowed)
             found = result(ended)
             return found | (
                 {"msg": self.once(found["msg"], at_fault(ended))} if "msg" in found else {}
@@ -73,7 +78,11 @@ class ActionModule(Action):
                 host.close()
 
     def _rolled(
-        self, hosts: Mapping[str, Host], plan: Sequence[Step], wishes: Wishes
+        self,
+        hosts: Mapping[str, Host],
+        plan: Sequence[Step],
+        wishes: Wishes,
+        allowed: Sequence[str],
     ) -> list[Ended]:
         order = Order(
             run=new_run(),
@@ -82,7 +91,7 @@ class ActionModule(Action):
             created=utc(),
             observer=Teller(self._display.display),
         )
-        return roll(hosts, plan, order, lambda name: asking(hosts[name], wishes[name]))
+        return roll(hosts, plan, order, lambda name: asking(hosts[name], wishes[name]), allowed)
 
 
 def wished(
@@ -140,7 +149,7 @@ def looked(hosts: Mapping[str, Host], wishes: Wishes) -> dict[str, Seen]:
     def look(name: str) -> Seen:
         host = hosts[name]
         found = asking(host, wishes[name])("look")
-        collected = onhost.call(host, "collect", timeout=LOOK)
+        collected = onhost.call(host, "collect", "--probe", timeout=LOOK)
         checks = onhost.call(host, "doctor", stdin={"manifests": []}, timeout=LOOK)["checks"]
         return Seen(found, collected, checks)
 
@@ -157,19 +166,40 @@ def looked(hosts: Mapping[str, Host], wishes: Wishes) -> dict[str, Seen]:
     return {one.name: one.value for one in outcomes if one.value is not None}
 
 
-def planned(names: Sequence[str], wishes: Wishes, seen: Mapping[str, Seen]) -> list[Step]:
-    """Raises OpsctlError with what is wrong on any host: a roll that is known to stop half way is
-    not begun."""
+def planned(
+    names: Sequence[str],
+    wishes: Wishes,
+    seen: Mapping[str, Seen],
+    services: Mapping[str, Sequence[str]],
+) -> list[Step]:
+    """In the order of the roll. `services`: those described, by host. Raises OpsctlError with what
+    is wrong on any host: a roll that is known to stop half way is not begun."""
     plan, wrong = [], []
     for name in names:
         try:
-            plan.append(step(name, wish(wishes[name]), seen[name]))
+            found = step(name, wish(wishes[name]), seen[name])
+            down = serving.down(services.get(name, ()), seen[name].collected)
+            plan.append(replace(found, described=tuple(services.get(name, ())), down=down))
         except OpsctlError as error:
             wrong.append((name, told(error)))
     if wrong:
         lines = [f"{hosts}: {text}" for hosts, text in folded(wrong)]
         raise OpsctlError("\n".join(["nothing was touched:", *lines]))
-    return plan
+    return serving.ordered(plan)
+
+
+def refuse_unknown(said: object, names: Sequence[str]) -> list[str]:
+    """The hosts that are allowed not to serve. Raises OpsctlError for one that is not there."""
+    listed = said if isinstance(said, list) else str(said or "").split(",")
+    hosts = [str(name).strip() for name in listed if str(name).strip()]
+    unknown = [name for name in hosts if name not in names]
+    if unknown:
+        raise OpsctlError(
+            f"{serving.ALLOW}: {', '.join(unknown)} is none of the hosts of this roll",
+            step="driver",
+            hint=f"there is: {', '.join(names)}",
+        )
+    return hosts
 
 
 def result_of_check(plan: Sequence[Step]) -> dict[str, Any]:

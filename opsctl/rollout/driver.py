@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from opsctl.errors import OpsctlError
@@ -49,7 +49,9 @@ class Seen:
 @dataclass(frozen=True)
 class Step:
     """What is done with one host. `services`: those that are drained, stopped, and started behind
-    their gates; `locked`: all that nobody else may work on meanwhile; `gpus`: how many are well."""
+    their gates; `locked`: all that nobody else may work on meanwhile; `gpus`: how many are well;
+    `down`: of the `described` services those that do not serve now, and how they stand
+    (serving.py); `half`: an earlier roll has begun here, and was not brought to its end."""
 
     host: str
     kind: Kind
@@ -63,6 +65,9 @@ class Step:
     fabric: bool = False
     timeout: float = 1200.0
     told: tuple[str, ...] = ()
+    described: tuple[str, ...] = ()
+    down: Mapping[str, str] = field(default_factory=dict)
+    half: bool = False
 
     @property
     def line(self) -> str:
@@ -115,6 +120,7 @@ def step(host: str, wish: Wish, seen: Seen) -> Step:
         bool(found.get("fabric")),
         wish.reboot_timeout,
         tuple(_told(states, running, parked, reboot)),
+        half=bool(parked or (found["reboot"] and not found["changed"])),
     )
 
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from opsctl.errors import OpsctlError, Unreachable
 from opsctl.remote.host import Silent
+from opsctl.rollout import serving
 from opsctl.rollout.driver import PLAYBOOK, Step
 from opsctl.rollout.model import Result
 
@@ -46,6 +47,14 @@ def untouched(step: Step, error: OpsctlError) -> Ended:
         hint = f"{hint}; locks may be left: opsctl unlock {' '.join(step.locked)}"
     return Ended(step.host, "refused", step.have, error.message, state,
                  f"{hint}; then again: {PLAYBOOK}")  # fmt: skip
+
+
+def spared(step: Step, other: str, found: Mapping[str, str]) -> Ended:
+    """It serves, and was not taken down while `other` does not."""
+    cause = f"was not taken down, since {serving.told(other, found)}"
+    state = "nothing was touched: its services serve as before"
+    hint = f"{serving.way_on(other, found)}; then again: {PLAYBOOK}"
+    return Ended(step.host, "refused", step.have, cause, state, hint)
 
 
 def given_back(step: Step, error: OpsctlError, results: Sequence[Result]) -> Ended:

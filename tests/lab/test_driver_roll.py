@@ -10,7 +10,17 @@ from typing import Any
 
 import pytest
 
-from tests.lab.driver_fleet import FIRST, REBOOT, SECOND, THIRD, Fleet, apart, said, streams
+from tests.lab.driver_fleet import (
+    FIRST,
+    REBOOT,
+    SECOND,
+    SERVICE,
+    THIRD,
+    Fleet,
+    apart,
+    said,
+    streams,
+)
 
 pytestmark = pytest.mark.lab
 
@@ -104,3 +114,33 @@ def test_packages_that_cannot_be_had_stop_nothing(fleet: Fleet) -> None:
     assert "now: nothing was touched: its services serve as before" in text
     assert "then again: ansible-playbook playbooks/upgrade_driver.yml" in text
     assert fleet.invocations() == before
+
+
+def test_a_roll_that_failed_goes_on_where_it_failed(fleet: Fleet) -> None:
+    """h2's engine cannot start. Whoever asks again, without the canary, does not lose h1."""
+    before = fleet.invocations()["h1"]
+    fleet.hosts["h2"].sh("chmod 700 /opt/sglang")
+    failed = fleet.roll(THIRD, "-e", "opsctl_canary=h2")
+    assert failed.returncode == 2 and "not touched: h1" in said(failed), said(failed)
+    again = fleet.roll(THIRD)
+    text = said(again)
+    assert text.index(f"h2: driver {THIRD} runs, and it is parked") < text.index("h1: driver")
+    assert again.returncode == 2 and "not touched: h1" in text
+    assert fleet.invocations()["h1"] == before and fleet.states()["h1"] == "active"
+    fleet.hosts["h2"].sh("chmod 755 /opt/sglang")
+    done = fleet.roll(THIRD)
+    assert done.returncode == 0, said(done)
+    assert set(fleet.drivers().values()) == {THIRD}
+    assert set(fleet.states().values()) == {"active"}
+
+
+def test_a_host_that_does_not_serve_keeps_the_others_up(fleet: Fleet) -> None:
+    """It has its driver and is not parked: nothing of the roll would start it."""
+    fleet.hosts["h2"].sh(f"systemctl stop {SERVICE}")
+    wish = {"nvidia_driver_allow_downgrade": True}
+    done = fleet.roll(SECOND, "--limit", "h1,h2", "--check", **wish)
+    fleet.hosts["h2"].sh(f"systemctl start {SERVICE}")
+    text = said(done)
+    assert done.returncode == 2
+    assert "nothing was touched: kimi on h2 does not serve (inactive)" in text
+    assert "opsctl start kimi --limit h2; or, if it may stay down:" in text

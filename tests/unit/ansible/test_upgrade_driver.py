@@ -26,7 +26,7 @@ GIVEN = {
 def test_hosts_with_the_same_trouble_are_told_together_before_anything_is_touched() -> None:
     wishes = {"h1": GIVEN, "h2": GIVEN, "h3": GIVEN | {"allow_reboot": True}}
     with pytest.raises(OpsctlError) as refused:
-        upgrade_driver.planned(["h1", "h2", "h3"], wishes, dict.fromkeys(wishes, seen()))
+        upgrade_driver.planned(["h1", "h2", "h3"], wishes, dict.fromkeys(wishes, seen()), {})
     first, told, hint = refused.value.message.splitlines()
     assert first == "nothing was touched:"
     assert told.startswith("h1, h2: driver: driver 580.65.06 → 580.95.05 needs a reboot")
@@ -35,10 +35,35 @@ def test_hosts_with_the_same_trouble_are_told_together_before_anything_is_touche
 
 def test_the_plan_keeps_the_order_that_it_is_given() -> None:
     wishes = {name: GIVEN | {"allow_reboot": True} for name in ("h2", "h1")}
-    plan = upgrade_driver.planned(["h2", "h1"], wishes, {"h1": seen(SETTLED), "h2": seen(FOUND)})
+    told = {"h1": seen(SETTLED), "h2": seen(FOUND)}
+    plan = upgrade_driver.planned(["h2", "h1"], wishes, told, {})
     assert [(one.host, one.kind) for one in plan] == [("h2", "upgrade"), ("h1", "none")]
     assert upgrade_driver.result_of_check(plan)["changed"]
     assert not upgrade_driver.result_of_check(plan[1:])["changed"]
+
+
+def test_a_host_that_does_not_serve_comes_first_whatever_the_inventory_says() -> None:
+    names = ["h1", "h2", "h3"]
+    wishes = {name: GIVEN | {"allow_reboot": True} for name in names}
+    told = {
+        "h1": seen(health="ok"),
+        "h2": seen(health="ok"),
+        "h3": seen(SETTLED, state="inactive", parked={"run": "r"}),
+    }
+    services = dict.fromkeys(names, ("kimi",))
+    plan = upgrade_driver.planned(names, wishes, told, services)
+    assert [(one.host, one.kind) for one in plan] == [
+        ("h3", "start"), ("h1", "upgrade"), ("h2", "upgrade")
+    ]  # fmt: skip
+    assert plan[0].down == {"kimi": "does not serve (inactive, parked)"}
+
+
+def test_only_hosts_of_the_roll_may_be_allowed_to_be_down() -> None:
+    assert upgrade_driver.refuse_unknown("h1, h2", ["h1", "h2"]) == ["h1", "h2"]
+    assert upgrade_driver.refuse_unknown(["h1"], ["h1"]) == ["h1"]
+    assert upgrade_driver.refuse_unknown("", ["h1"]) == []
+    with pytest.raises(OpsctlError, match="h9 is none of the hosts of this roll"):
+        upgrade_driver.refuse_unknown("h1,h9", ["h1"])
 
 
 def test_the_program_is_asked_in_three_ways(monkeypatch: pytest.MonkeyPatch) -> None:
