@@ -106,6 +106,29 @@ PLANTS: list[tuple[str, str, str, dict[str, Any]]] = [
     ("model-odd", f"mv {MODEL}/config.json /srv/c", f"mv /srv/c {MODEL}/config.json", {}),
     ("model-short", "true", "true", {"model": {"path": MODEL, "size": 1 << 40}}),
     ("model-unreadable", f"chmod 700 {MODEL}", f"chmod 755 {MODEL}", {}),
+    ("model-unreadable", "chmod 700 /srv", "chmod 755 /srv", {}),
+    ("engine-unreadable",
+     "mkdir -p /opt/s/bin /opt/s/lib/python3.11/site-packages/{sglang,sglang-0.5.9.dist-info}; "
+     "cd /opt/s; ln -s /usr/bin/python3 bin/python; chmod 700 /opt/s; "
+     "touch lib/python3.11/site-packages/sglang/launch_server.py",
+     "rm -r /opt/s", {"engine": {"version": "0.5.9", "root": "/opt/s"}}),
+    ("shm-mode", "chmod 755 /dev/shm", "chmod 1777 /dev/shm", {}),
+    ("tmp-mode", "chmod 755 /tmp", "chmod 1777 /tmp", {}),
+    ("user-ordinary", "useradd -u 1500 person", "userdel person", {"user": "person"}),
+    ("unit-masked", f"mv {UNIT} /root/u; ln -s /dev/null {UNIT}; systemctl daemon-reload",
+     f"mv /root/u {UNIT}; systemctl daemon-reload", {}),
+    ("unit-gone", f"mv {UNIT} /root/u; systemctl daemon-reload",
+     f"mv /root/u {UNIT}; systemctl daemon-reload", {}),
+    ("unit-disabled", "systemctl disable --quiet sglang-kimi",
+     "systemctl enable --quiet sglang-kimi", {}),
+    ("unit-dropin", f"mkdir {UNIT}.d; printf '[Service]\\nEnvironment=A=b\\n' > {UNIT}.d/o.conf; "
+     "systemctl daemon-reload", f"rm -r {UNIT}.d; systemctl daemon-reload", {}),
+    ("unit-looping", f"mv {guarding.ENGINE} /root/e; systemctl restart sglang-kimi; sleep 1",
+     f"mv /root/e {guarding.ENGINE}; systemctl restart sglang-kimi; sleep 1", {}),
+    # a second engine of somebody's, a root disk without room, a mount that went away
+    ("orphan", f"{STRAY} --uid=games bash -c 'exec -a sglang.launch_server sleep 300'",
+     "systemctl stop stray", {}),
+    ("model-odd", f"mount -t tmpfs none {MODEL}", f"umount {MODEL}", {}),
     ("engine-missing", "true", "true", {"engine": {"version": "0.5.9", "root": "/opt/none"}}),
     ("engine-python", "mkdir -p /opt/torn/bin; ln -s /usr/bin/python3.99 /opt/torn/bin/python",
      "rm -r /opt/torn", {"engine": {"version": "0.5.9", "root": "/opt/torn"}}),
@@ -129,6 +152,14 @@ PLANTS: list[tuple[str, str, str, dict[str, Any]]] = [
     ("recover-off", "systemctl disable --quiet opsctl-recover.service",
      "systemctl enable --quiet opsctl-recover.service", {}),
 ]  # fmt: skip
+
+
+def test_a_unit_that_cannot_start_is_no_mere_edit(host: Any, usual: set[str]) -> None:
+    broken = f"cp -p {UNIT} /root/u; sed -i 's/^ExecStart=/ExecStrat=/' {UNIT}"
+    back = f"cp -p /root/u {UNIT}; systemctl daemon-reload"
+    for reload, more in (("", {"unit-stale"}), ("; systemctl daemon-reload", set())):
+        with planted(host, broken + reload, back):
+            assert set(found(host)) - usual == {"unit-edited", "unit-broken", *more}
 
 
 def test_looking_changes_nothing(host: Any, usual: set[str]) -> None:

@@ -89,6 +89,10 @@ FAULTS = table(
     Fault("shm-full", "shm", WARN, "a full /dev/shm",
           "leftovers of ended processes, or another service",
           "ls -lS /dev/shm; remove what nobody holds"),
+    Fault("shm-mode", "shm", FAIL, "a /dev/shm that not every user may write",
+          "ranks exchange through it, and run as the engine's user", "chmod 1777 /dev/shm"),
+    Fault("tmp-mode", "tmp", FAIL, "a /tmp that not every user may write",
+          "compilers and ranks put files there, as the engine's user", "chmod 1777 /tmp"),
     Fault("tmp-noexec", "tmp", WARN, "a /tmp where nothing may be run",
           "newer releases start each rank through a script there, to bind it to its NUMA node",
           "mount -o remount,exec /tmp, or Environment=TMPDIR= in `env`"),
@@ -283,6 +287,10 @@ def _shared(seen: Mapping[str, Any], found: Found) -> None:
         found.fault("shm-small", f"/dev/shm has {gib(shm['total'])}")
     elif shm.get("total") and shm["free"] < 0.1 * shm["total"]:
         found.fault("shm-full", f"{gib(shm['free'])} of {gib(shm['total'])} are free in /dev/shm")
+    for path, fault in (("/dev/shm", "shm-mode"), ("/tmp", "tmp-mode")):
+        mode = (seen["disks"].get(path) or {}).get("mode")
+        if mode is not None and mode & 0o003 != 0o003:
+            found.fault(fault, f"{path} has mode {mode:04o}")
     if shm:
         found.passed("shm", f"/dev/shm has {gib(shm.get('total', 0))}")
     if (seen["disks"].get("/tmp") or {}).get("noexec"):

@@ -165,6 +165,7 @@ def disk(path: str) -> Dict[str, Any]:
         "readonly": bool(stat.f_flag & os.ST_RDONLY),
         "noexec": bool(stat.f_flag & os.ST_NOEXEC),
         "filesystem": os.path.ismount(path),
+        "mode": place.stat().st_mode & 0o7777 if place == Path(path) else None,
     }
 
 

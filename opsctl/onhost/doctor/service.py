@@ -6,7 +6,7 @@ import re
 from typing import Any, Dict, List, Mapping, Optional, Tuple
 
 from opsctl.onhost import hostfacts
-from opsctl.onhost.doctor import driver, gpu, texts
+from opsctl.onhost.doctor import access, driver, gpu, texts, units
 from opsctl.onhost.doctor.driver import older, out, torch_cuda
 from opsctl.onhost.doctor.fault import FAIL, WARN, Fault, Finding, Found, table
 from opsctl.onhost.doctor.host import gib
@@ -14,18 +14,22 @@ from opsctl.onhost.doctor.host import gib
 MiB = 1 << 20
 LEAST_MEMLOCK = 64 << 30  # bytes; pinned host pools are tens of GiB a rank
 LEAST_NOFILE = 65536
+ORDINARY = 1000  # the first UID of people; logind takes their shared memory
 CAP_SYS_RESOURCE = 24  # bit of a process's capabilities
 ENVIRONMENT = 15 << 30  # bytes; an estimate of ours, with what pip unpacks beside it
 LEAST_LEFT = 1 << 30  # bytes on a card that nobody owns: a context alone takes some 500 MiB
 REBUILD = ("ansible-playbook playbooks/deploy.yml (the role engine builds it anew; without "
            "engine.install, repair {root} by hand)")  # fmt: skip
 
-FAULTS = table(
+FAULTS = {**units.FAULTS, **table(
     Fault("port-taken", "port", FAIL, "the service's port held by somebody else",
           "the engine finds out after it has loaded the whole model",
           "ss -ltnp 'sport = :{port}'; stop what listens there", True),
     Fault("user-missing", "user", FAIL, "no such user",
           "the unit cannot start", "ansible-playbook playbooks/deploy.yml (role host)", True),
+    Fault("user-ordinary", "user", WARN, "an engine's user that is an ordinary one",
+          "it loses the engine's shared memory when a session of that user ends; the role host "
+          "and every plan warn of it", "name a system user (UID below 1000) in `user` of {service}"),
     Fault("model-missing", "model", FAIL, "no model folder",
           "nothing to load", "ansible-playbook playbooks/deploy.yml, or copy it to {path}", True),
     Fault("model-incomplete", "model", FAIL, "weight files missing or empty",
@@ -44,13 +48,17 @@ FAULTS = table(
     Fault("disk-engine", "disk", WARN, "little room for the engine's environment",
           "torch, its CUDA libraries and the kernels are some 10 GiB", "df -h {path}; make room"),
     Fault("model-unreadable", "model", FAIL, "a model that the engine's user may not read",
-          "folder or file modes keep the user out", "chmod -R a+rX {path}, or chown it", True),
+          "folder or file modes keep the user out", "chmod a+rX {shut}, or chown it", True),
     Fault("engine-missing", "engine", FAIL, "no environment of the engine",
           "the unit's interpreter is not there",
           "ansible-playbook playbooks/deploy.yml (role engine)", True),
     Fault("engine-python", "engine", FAIL, "an environment without its interpreter",
           "the unit runs bin/python; it is gone, or the Python that it was made with is",
           REBUILD, True),
+    Fault("engine-unreadable", "engine", FAIL, "an environment that the engine's user may not run",
+          "folder or file modes keep the user out: the start ends at once (203/EXEC)",
+          "chmod a+rX {shut}; ansible-playbook playbooks/deploy.yml keeps host_folders so (role "
+          "host); a Python in somebody's home: build with another one (engine_python)", True),
     Fault("engine-none", "engine", FAIL, "an environment without SGLang",
           "no sglang.launch_server in its site-packages: the start would end at once",
           REBUILD, True),
@@ -84,12 +92,6 @@ FAULTS = table(
     Fault("gpu-memory", "leftovers", FAIL, "GPU memory that no process owns",
           "a process that ended badly, or one in a container that is hidden here",
           "fuser -v /dev/nvidia*; nvidia-smi -r -i {gpu} when nothing uses it"),
-    Fault("unit-failed", "unit", FAIL, "a failed unit",
-          "the engine ended, and systemd does not start it again", "opsctl logs {service}"),
-    Fault("unit-edited", "unit", WARN, "a unit that was edited by hand",
-          "it is no release of opsctl's any more", "opsctl deploy {service}"),
-    Fault("unit-stale", "unit", WARN, "a unit file that systemd has not read again",
-          "the next restart still runs the old one", "systemctl daemon-reload"),
     Fault("secret-mode", "secrets", FAIL, "a secret that others may read",
           "secrets of a release are 0600", "chmod 600 {path}", True),
     Fault("swap-pending", "opsctl", FAIL, "a deployment that was left in the middle",
@@ -103,14 +105,14 @@ FAULTS = table(
     Fault("recover-off", "opsctl", WARN, "nothing that settles a deployment at boot",
           "after a power cut an unconfirmed release may start",
           "systemctl enable opsctl-recover.service"),
-)  # fmt: skip
+)}  # fmt: skip
 
 
 def judge(seen: Mapping[str, Any]) -> List[Finding]:
     """`seen`: the whole look."""
     found = Found(FAULTS)
     for service in seen["services"]:
-        _unit(service, found)
+        units.judge(service, found)
         _limits(service, seen["files"], found)
         if service["manifest"]:
             _port(service, found)
@@ -122,16 +124,6 @@ def judge(seen: Mapping[str, Any]) -> List[Finding]:
     _timers(seen, found)
     _passes(seen, found)
     return found.list
-
-
-def _unit(service: Mapping[str, Any], found: Found) -> None:
-    name, unit = service["service"], service["unit"]
-    if unit["active"] == "failed":
-        found.fault("unit-failed", f"{unit['name']} has failed ({unit['result']})", name)
-    if service["release"].get("edited"):
-        found.fault("unit-edited", f"{unit['name']} was edited by hand", name)
-    if unit["reload"] == "yes":
-        found.fault("unit-stale", f"{unit['name']} changed on disk", name)
 
 
 def _limits(service: Mapping[str, Any], files: Mapping[str, str], found: Found) -> None:
@@ -165,11 +157,15 @@ def _port(service: Mapping[str, Any], found: Found) -> None:
         found.fault("port-taken", text, name, port=port)
     if service["manifest"].get("user") and service["user"] is None:
         found.fault("user-missing", f"there is no user {service['manifest']['user']}", name)
+    elif service["described"] and (service["user"] or {}).get("uid", 0) >= ORDINARY:
+        text = f"{service['manifest']['user']} has UID {service['user']['uid']}"
+        found.fault("user-ordinary", text, name)
 
 
 def files(service: Mapping[str, Any], found: Found) -> None:
-    """The model and its draft."""
+    """The model and its draft. What shuts both is told once."""
     name = service["service"]
+    told: List[str] = []
     for what in ("model", "draft"):
         model = service[what]
         if model is None:
@@ -191,23 +187,11 @@ def files(service: Mapping[str, Any], found: Found) -> None:
         elif model["problems"]:
             found.fault("model-odd", f"{path}: {model['problems'][0]}", name, path=path)
         else:
-            shut = unreadable(model["access"], service["user"])
+            shut = [one for one in access.shut(model["access"], service["user"]) if one not in told]
+            told += shut
             if shut:
-                text = f"{service['manifest'].get('user')} may not read {shut}"
-                found.fault("model-unreadable", text, name, path=path)
-
-
-def unreadable(access: List[Mapping[str, Any]], user: Optional[Mapping[str, Any]]) -> str:
-    """What keeps the user out: folders must let pass, files must be readable."""
-    if user is None or user["uid"] == 0:
-        return ""
-    shut = []
-    for step in access:
-        shift = 6 if step["uid"] == user["uid"] else 3 if step["gid"] in user["gids"] else 0
-        if not step["mode"] >> shift & step["wanted"]:
-            shut.append(str(step["path"]))
-    more = f" and {len(shut) - 1} more" if len(shut) > 1 else ""
-    return shut[0] + more if shut else ""
+                text = f"{service['manifest'].get('user')} may not read {access.told(shut)}"
+                found.fault("model-unreadable", text, name, shut=access.opened(shut, path))
 
 
 def environment(service: Mapping[str, Any], running: str, found: Found) -> None:
@@ -215,6 +199,7 @@ def environment(service: Mapping[str, Any], running: str, found: Found) -> None:
     if environment is None:
         return
     root, packages = environment["root"], environment["packages"]
+    shut = access.shut(environment["access"], service.get("user"))
     version = str((manifest.get("engine") or {}).get("version") or "")
     if not environment["exists"]:
         found.fault("engine-missing", f"{root} is not there", name)
@@ -222,10 +207,13 @@ def environment(service: Mapping[str, Any], running: str, found: Found) -> None:
         if manifest.get("needs"):  # else of other hands: its unit may run another program
             found.fault("engine-python", f"{root}/bin/python is not there", name, root=root)
     elif not environment["python"]:
-        what = "leads nowhere" if environment["python_link"] else "is not there"
+        what = "leads to no program" if environment["python_link"] else "is not there"
         found.fault("engine-python", f"{root}/bin/python {what}", name, root=root)
     elif not manifest.get("needs") and not packages:
         return  # of other hands: what it is made of is not known
+    elif shut:
+        text = f"{manifest.get('user')} may not run {root}/bin/python: {access.told(shut)} is shut"
+        found.fault("engine-unreadable", text, name, shut=access.opened(shut, root))
     elif environment.get("elsewhere") and "sglang" not in packages:
         return
     elif "sglang" not in packages or not environment["importable"]:

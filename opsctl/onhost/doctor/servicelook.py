@@ -8,19 +8,21 @@ import os
 import pwd
 import re
 import stat
+import time
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Dict, List, Mapping, Optional, Sequence
 
 from opsctl.onhost import collect, hostfacts, locks, modelcheck, modelfiles
+from opsctl.onhost.doctor import access
 from opsctl.onhost.preflight import Outside
 from opsctl.onhost.store import ZERO, Places, Refused, Store
 from opsctl.onhost.systemd import Systemd, UnitState
 
 _ENGINE = re.compile(rb"sglang[._/:]|sglang::")
 TEXTS = (".json", ".model", ".txt", ".jinja", ".tiktoken", ".py")  # beside the weights
-ACCESS_LIST = "system.posix_acl_access"
-READ, PASS = 4, 1  # bits of a mode: of a file, and of a folder on the way
+SHOWN = ("Id", "ActiveState", "NeedDaemonReload", "DropInPaths", "UnitFileState", "NRestarts",
+         "ExecMainStatus")  # fmt: skip
 DISTRIBUTIONS = ("sglang", "torch", "sgl-kernel", "sglang-kernel", "flashinfer-python")
 
 
@@ -34,6 +36,8 @@ def services(
     for unit, guard in collect.states(systemd, names, everything=True):
         name = unit.name[len("sglang-") : -len(".service")]
         found.append(_service(places, unit, guard, name, wanted.get(name)))
+        if found[-1]["release"]["edited"]:  # opsctl has asked systemd of its own units before
+            found[-1]["unit"]["verify"] = systemd.verify(places.units / unit.name)
     return found
 
 
@@ -57,8 +61,8 @@ def _service(
         "manifest": manifest,
         "unit": {
             "name": unit.name, "load": unit.load, "active": unit.active, "sub": unit.sub,
-            "result": unit.result, "up": unit.up, "pid": unit.main_pid,
-            "reload": unit.properties.get("NeedDaemonReload", ""),
+            "result": unit.result, "up": unit.up, "pid": unit.main_pid, "age": _age(unit),
+            "verify": [], "show": {key: unit.properties.get(key, "") for key in SHOWN},
         },
         "pids": hostfacts.cgroup_pids(unit.cgroup),
         "limits": hostfacts.read(f"/proc/{unit.main_pid}/limits") if unit.main_pid else "",
@@ -76,6 +80,12 @@ def _service(
         "draft": model(str((manifest.get("model") or {}).get("draft_path") or "")),
         "engine": environment(str((manifest.get("engine") or {}).get("root") or "")),
     }  # fmt: skip
+
+
+def _age(unit: UnitState) -> Optional[float]:
+    """Seconds since the unit became active; None where it never did."""
+    since = int(unit.properties.get("ActiveEnterTimestampMonotonic") or 0)
+    return time.monotonic() - since / 1e6 if since else None
 
 
 def user(name: str) -> Optional[Dict[str, Any]]:
@@ -110,7 +120,6 @@ def model(path: str, least: Optional[int] = None) -> Optional[Dict[str, Any]]:
     size, problems = modelcheck.look(path, None)
     there = os.path.isdir(path)
     cut, told = modelfiles.ends_early(Path(path)) if there else ([], True)
-    steps = [*reversed(Path(path).parents), Path(path)]
     loaded = {file.name for file, _ in modelfiles.weights(Path(path))}
     read = [name for name, *_ in modelfiles.listing(Path(path))
             if name in loaded or name.endswith(TEXTS)]  # fmt: skip
@@ -122,25 +131,8 @@ def model(path: str, least: Optional[int] = None) -> Optional[Dict[str, Any]]:
         "cut": cut,
         "short": modelcheck.short(path, least, not told) if there else "",
         "problems": problems,
-        "access": [
-            entry for entry in map(_mode, [*steps, *(Path(path, n) for n in read)]) if entry
-        ],
+        "access": access.modes([path, *(os.path.join(path, name) for name in read)]),
     }
-
-
-def _mode(path: Path) -> Optional[Dict[str, Any]]:
-    """None, too, where an access list may open what the mode does not."""
-    try:
-        found = path.stat()
-    except OSError:
-        return None
-    with suppress(OSError):  # file systems without attributes
-        if not found.st_mode & 0o004 and ACCESS_LIST in os.listxattr(str(path)):
-            return None
-    wanted = PASS if stat.S_ISDIR(found.st_mode) else READ
-    mode = stat.S_IMODE(found.st_mode)
-    return {"path": str(path), "mode": mode, "uid": found.st_uid, "gid": found.st_gid,
-            "wanted": wanted}  # fmt: skip
 
 
 def environment(root: str) -> Optional[Dict[str, Any]]:
@@ -166,6 +158,9 @@ def environment(root: str) -> Optional[Dict[str, Any]]:
         "exists": os.path.isdir(root),
         "python": os.path.isfile(python) and os.access(python, os.X_OK),
         "python_link": os.path.lexists(python),
+        "access": access.modes(
+            [str(site / "sglang" / "launch_server.py"), os.path.join(root, "pyvenv.cfg")], [python]
+        ),
         "python_version": site.parent.name[len("python") :] if sites else "",
         "packages": found,
         "importable": (site / "sglang" / "launch_server.py").is_file() or _editable(site),

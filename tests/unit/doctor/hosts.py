@@ -157,6 +157,8 @@ def environment(root: str) -> dict[str, Any]:
     return {
         "root": root, "exists": True, "python": True, "python_link": True, "importable": True,
         "python_version": "3.12",
+        "access": [{"path": step, "mode": 0o755, "uid": 0, "gid": 0, "wanted": 1}
+                   for step in ("/", "/opt", "/opt/sglang", root, f"{root}/bin/python")],
         "packages": {"sglang": "0.5.9", "torch": "2.9.1+cu128", "sgl-kernel": "0.3.21",
                      "flashinfer-python": "0.6.3"},
         "requires": ["torch==2.9.1", "sgl-kernel==0.3.21", "flashinfer_python==0.6.3",
@@ -171,7 +173,11 @@ def service(**changes: Any) -> dict[str, Any]:
     return {
         "service": "kimi", "described": True, "manifest": told,
         "unit": {"name": "sglang-kimi.service", "load": "loaded", "active": "active",
-                 "sub": "running", "result": "success", "up": True, "pid": 4000, "reload": "no"},
+                 "sub": "running", "result": "success", "up": True, "pid": 4000,
+                 "age": 90_000.0, "verify": [],
+                 "show": {"Id": "sglang-kimi.service", "ActiveState": "active",
+                          "NeedDaemonReload": "no", "UnitFileState": "enabled", "NRestarts": "0",
+                          "DropInPaths": "", "ExecMainStatus": "0"}},
         "pids": [4000, *range(4001, 4009)],
         "limits": LIMITS,
         "release": {"running": "d" * 64, "confirmed": "d" * 64, "previous": None, "pending": None,
@@ -283,6 +289,7 @@ def nvswitch() -> dict[str, Any]:
     }
     one = seen["services"][0]
     one["unit"] |= {"load": "not-found", "active": "inactive", "sub": "dead", "pid": 0, "up": False}
+    one["unit"]["show"] |= {"ActiveState": "inactive", "UnitFileState": ""}
     one |= {"pids": [], "limits": "", "secrets": []}
     one["release"] = dict.fromkeys(("running", "confirmed", "previous", "pending")) | {
         "edited": False

@@ -122,6 +122,9 @@ def smi(out: str, state: str = "ok") -> Plant:
 
 
 ENGINE = "engine|packages"
+SHOW = "unit|show"
+CRASHED = both(mine(f"{SHOW}|NRestarts", "7"), mine(f"{SHOW}|ExecMainStatus", "1"),
+               mine("unit|result", "exit-code"))  # fmt: skip
 # (fault, on which host, how it is planted, words of the detail, what else it brings by nature)
 FAULTS: list[tuple[str, str, Plant, str, set[str]]] = [
     # the host
@@ -186,6 +189,8 @@ FAULTS: list[tuple[str, str, Plant, str, set[str]]] = [
      "0.06 GiB", set()),
     ("shm-full", "reference", put("disks|/dev/shm|free", 2 * GiB), "2.00 GiB of 225 GiB", set()),
     ("shm-full", "reference", put("disks|/dev/shm|free", 14 * GiB), "14 GiB of 225 GiB", set()),
+    ("shm-mode", "reference", put("disks|/dev/shm|mode", 0o755), "/dev/shm has mode 0755", set()),
+    ("tmp-mode", "reference", put("disks|/tmp|mode", 0o755), "/tmp has mode 0755", set()),
     ("tmp-noexec", "reference", put("disks|/tmp|noexec", True), "noexec", set()),
     ("disk-full", "reference", put("disks|/var/lib/opsctl|free", 1 << 20), "1 MiB", set()),
     ("disk-readonly", "reference", put("disks|/etc/opsctl|readonly", True), "/etc/opsctl", set()),
@@ -325,6 +330,7 @@ FAULTS: list[tuple[str, str, Plant, str, set[str]]] = [
     ("port-taken", "reference", mine("port_holder", "PID 77 (nginx)"), "30000 is held by PID 77",
      set()),
     ("user-missing", "reference", mine("user", None), "no user sglang", set()),
+    ("user-ordinary", "reference", mine("user|uid", 1500), "UID 1500", set()),
     ("model-missing", "reference", mine("model|exists", False), "/srv/models/Kimi-K2.5", set()),
     ("model-incomplete", "reference",
      mine("model|missing", ["model-00003-of-00064.safetensors"]), "model-00003", set()),
@@ -347,10 +353,13 @@ FAULTS: list[tuple[str, str, Plant, str, set[str]]] = [
      both(mine("engine|exists", False), put("disks|/opt/sglang/0.5.9|free", 3 * GiB)),
      "3.00 GiB", {"engine-missing"}),
     ("engine-missing", "reference", mine("engine|exists", False), "/opt/sglang/0.5.9", set()),
-    ("engine-python", "reference", mine("engine|python", False), "leads nowhere", set()),
+    ("engine-python", "reference", mine("engine|python", False), "leads to no program", set()),
     ("engine-python", "reference",
      both(mine("engine|python", False), mine("engine|python_link", False)),
      "/opt/sglang/0.5.9/bin/python is not there", set()),
+    ("engine-unreadable", "reference", mine("engine|access|2|mode", 0o700),
+     "sglang may not run /opt/sglang/0.5.9/bin/python: /opt/sglang is shut", set()),
+    ("engine-unreadable", "reference", mine("engine|access|4|mode", 0o744), "bin/python", set()),
     ("engine-none", "reference", mine("engine|importable", False), "no SGLang", set()),
     ("engine-version", "reference", mine(f"{ENGINE}|sglang", "0.5.8.post1"), "0.5.8.post1", set()),
     ("engine-version", "reference",
@@ -396,8 +405,35 @@ FAULTS: list[tuple[str, str, Plant, str, set[str]]] = [
      said("smi-processes", "GPU-0000, 4001, 94280\n", ""), "GPU 0: 92 GiB", set()),
     ("unit-failed", "reference",
      both(mine("unit|active", "failed"), mine("unit|result", "signal")), "(signal)", set()),
+    ("unit-failed", "reference",
+     both(mine("unit|active", "failed"), mine("unit|result", "exit-code"),
+          mine(f"{SHOW}|ExecMainStatus", "203")), "(exit-code, status 203/EXEC)", set()),
+    ("unit-looping", "reference", both(CRASHED, mine("unit|active", "activating"),
+                                       mine("unit|sub", "auto-restart")),
+     "(exit-code, status 1), 7 times", set()),
+    ("unit-looping", "reference", both(CRASHED, mine("unit|age", 40.0)), "7 times", set()),
+    ("unit-restarted", "reference",
+     both(mine(f"{SHOW}|NRestarts", "1"), mine("unit|age", 40.0)), "after it had ended", set()),
+    ("unit-masked", "reference",
+     both(mine("unit|load", "masked"), mine("release|running", "0")), "is masked", set()),
+    ("unit-masked", "reference", mine(f"{SHOW}|UnitFileState", "masked"), "is masked", set()),
+    ("unit-gone", "reference",
+     both(mine("unit|load", "not-found"), mine("release|running", None)),
+     "runs until it is stopped", set()),
+    ("unit-gone", "nvswitch", mine("release|confirmed", "d" * 64), "file is gone", set()),
+    ("unit-broken", "reference",
+     both(mine("unit|load", "bad-setting"), mine("release|edited", True)), "bad-setting",
+     {"unit-edited"}),
+    ("unit-broken", "reference",
+     both(mine("unit|verify", ["u:9: Unknown key name 'ExecStrat'"]), mine("release|edited", True)),
+     "ExecStrat", {"unit-edited"}),
+    ("unit-disabled", "reference", mine(f"{SHOW}|UnitFileState", "disabled"), "is disabled",
+     set()),
     ("unit-edited", "reference", mine("release|edited", True), "by hand", set()),
-    ("unit-stale", "reference", mine("unit|reload", "yes"), "changed on disk", set()),
+    ("unit-dropin", "reference",
+     mine(f"{SHOW}|DropInPaths", "/etc/systemd/system/sglang-kimi.service.d/o.conf"),
+     "sglang-kimi.service.d/o.conf", set()),
+    ("unit-stale", "reference", mine(f"{SHOW}|NeedDaemonReload", "yes"), "on disk", set()),
     ("secret-mode", "reference", mine("secrets|0|mode", 0o644), "0644", set()),
     ("swap-pending", "reference", mine("pending", True), "no guard at work", set()),
     ("lock-left", "reference",
@@ -452,7 +488,7 @@ def test_every_finding_says_why_and_what_mends_it() -> None:
 # What preflight asks by itself: each has its own test there.
 OF_PREFLIGHT = {
     "systemd-dead", "disk-full", "disk-readonly", "port-taken", "user-missing", "model-missing",
-    "engine-missing", "secret-mode", "gpu-stranger", "orphan",
+    "engine-missing", "secret-mode", "gpu-stranger", "orphan", "unit-masked",
 }  # fmt: skip
 OF_FILES = {
     "model-cut",
@@ -460,6 +496,7 @@ OF_FILES = {
     "model-incomplete",
     "model-unreadable",
     "engine-python",
+    "engine-unreadable",
     "engine-version",
 }
 
@@ -513,4 +550,42 @@ def test_a_display_holds_memory_that_no_compute_process_owns() -> None:
     seen = hosts.reference()
     said("smi-processes", "GPU-0000, 4001, 94280\n", "")(seen)
     card("<product_name>", "<display_active>Enabled</display_active><product_name>")(seen)
+    assert found(seen) == {}
+
+
+@pytest.mark.parametrize(
+    ("shut", "mend"),
+    [
+        ([1], "chmod a+rX /srv,"),
+        ([1, 2], "chmod a+rX /srv /srv/models,"),
+        ([4], "chmod a+rX -R /srv/models/Kimi-K2.5,"),
+        ([1, 3], "chmod a+rX /srv; chmod a+rX -R /srv/models/Kimi-K2.5,"),
+    ],
+)
+def test_what_is_shut_is_what_the_command_opens(shut: list[int], mend: str) -> None:
+    """And what shuts out of model and draft is told once."""
+    seen = hosts.reference()
+    for index in shut:
+        mine(f"model|access|{index}|mode", 0o600)(seen)
+    seen["services"][0]["draft"] = seen["services"][0]["model"]
+    (one,) = [one for one in examine.judge(seen) if one.fault]
+    assert one.mend.startswith(mend)
+
+
+def test_units_of_other_hands_are_their_own_business() -> None:
+    """A mask, a drop-in or a unit that no boot starts: whoever made the unit may want it so."""
+    seen = hosts.reference()
+    one = seen["services"][0]
+    one["described"] = False
+    one["release"] |= {"running": "0", "confirmed": None}
+    dropin = "/etc/systemd/system/sglang-kimi.service.d/o.conf"
+    one["unit"]["show"] |= {"UnitFileState": "disabled", "DropInPaths": dropin}
+    assert found(seen) == {}
+    one["unit"]["load"] = "masked"
+    assert found(seen) == {}
+
+
+def test_one_end_long_ago_is_no_loop() -> None:
+    seen = hosts.reference()
+    CRASHED(seen)
     assert found(seen) == {}

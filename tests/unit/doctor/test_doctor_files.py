@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from opsctl.onhost.doctor import service, servicelook
+from opsctl.onhost.doctor import access, examine, service, servicelook
 from opsctl.onhost.doctor.fault import Found
 
 USER = {"uid": 12345, "gids": [12345]}
@@ -80,10 +80,10 @@ def test_each_file_that_the_engine_reads_must_be_open_to_its_user(model: Path, n
     (model / "tokenizer.model").touch()
     (model / "notes.bak").touch(0o600)
     inside = [step for step in look(model)["access"] if step["path"].startswith(f"{model}/")]
-    assert service.unreadable(inside, USER) == ""
+    assert access.shut(inside, USER) == []
     (model / name).chmod(0o600)
     inside = [step for step in look(model)["access"] if step["path"].startswith(f"{model}/")]
-    assert service.unreadable(inside, USER) == str(model / name)
+    assert access.shut(inside, USER) == [str(model / name)]
 
 
 @pytest.mark.parametrize(
@@ -131,3 +131,46 @@ def test_only_an_environment_that_stands_alone_can_lack_a_package(
     one = {"service": "s", "engine": engine, "manifest": {"needs": {"driver": "1"}}}
     service.environment(one, "", found)
     assert [f.fault for f in found.list] == ([] if elsewhere else ["engine-none"])
+
+
+def shut_folder(tmp_path: Path) -> tuple[Path, Path]:
+    """(root, the folder that is shut): the interpreter is a link out of the environment."""
+    python = tmp_path / "home/python/bin/python3"
+    python.parent.mkdir(parents=True)
+    python.write_text("#!/bin/sh\n")
+    python.chmod(0o755)
+    root = tmp_path / "engine"
+    (root / "bin").mkdir(parents=True)
+    (root / "bin/python").symlink_to("python3")
+    (root / "bin/python3").symlink_to(python)
+    (tmp_path / "named").symlink_to(root)
+    (tmp_path / "home").chmod(0o700)
+    return tmp_path / "named", tmp_path / "home"
+
+
+def test_the_unit_s_user_and_not_root_must_reach_its_program(tmp_path: Path) -> None:
+    root, home = shut_folder(tmp_path)
+    engine = servicelook.environment(str(root))
+    assert engine is not None and engine["python"]
+    inside = [step for step in engine["access"] if step["path"].startswith(f"{tmp_path}/")]
+    assert access.shut(inside, USER) == [str(home)]
+    assert access.shut(inside, {"uid": 0, "gids": [0]}) == []
+    home.chmod(0o711)
+    engine = servicelook.environment(str(root))
+    assert engine is not None
+    inside = [step for step in engine["access"] if step["path"].startswith(f"{tmp_path}/")]
+    assert access.shut(inside, USER) == []
+
+
+def test_a_program_that_its_user_cannot_reach_keeps_a_release_from_starting(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So a rollout refuses before it stops what serves well."""
+    monkeypatch.setattr(servicelook, "user", lambda name: USER)
+    root, home = shut_folder(tmp_path)
+    manifest = {"service": "s", "user": "sglang", "engine": {"root": str(root), "version": "1"},
+                "needs": {}}  # fmt: skip
+    monkeypatch.setattr(examine.look, "look_before", lambda systemd: {})
+    monkeypatch.setattr(examine, "before", lambda seen, manifest: [])
+    (told,) = examine.preconditions(manifest | {"needs": {"driver": "1"}}, examine.Systemd())
+    assert "sglang may not run" in told and str(home) in told + getattr(told, "mend", "")

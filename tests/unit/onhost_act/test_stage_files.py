@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from opsctl.onhost import preflight
+from opsctl.onhost import logins, preflight
 from opsctl.onhost.preflight import Outside, check
 from opsctl.onhost.stage import stage
 from opsctl.onhost.store import Places, Refused, Store
@@ -224,6 +224,16 @@ def test_who_is_deployed_before_it_is_in_nobodys_way(places: Places) -> None:
     assert stage(places, systemd, {**document, "after": ["glm"]}, True)["problems"] == []
 
 
+def test_a_user_that_logind_takes_the_memory_of_is_told(
+    places: Places, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(logins, "ordinary", lambda user: 1001 if user == "llm" else None)
+    for user, count in (("llm", 1), ("sglang", 0)):
+        manifest = json.dumps({"digest": A, "user": user}).encode()
+        told = put(places, bundle(**{"release.json": (0o644, manifest)}), check=True)["warnings"]
+        assert len(told) == count and all("enable-linger llm" in text for text in told)
+
+
 def test_the_unit_is_judged_before_it_is_on_the_disk(places: Places) -> None:
     systemd: Any = Systemd(places)
     assert stage(places, systemd, bundle(), True)["problems"] == []
@@ -247,7 +257,7 @@ def test_what_could_not_be_kept_is_told_too(places: Places) -> None:
 @pytest.mark.parametrize(
     ("model", "user", "words", "hint"),
     [
-        ("shut", "nobody", "nobody may not read", "chmod -R a+rX {model}, or chown it"),
+        ("shut", "nobody", "nobody may not read", "chmod a+rX -R {model}, or chown it"),
         ("gone", "nobody", "is not there", "or copy it to {model}"),
         ("open", "no-such-user", "there is no user no-such-user", "deploy.yml (role host)"),
     ],

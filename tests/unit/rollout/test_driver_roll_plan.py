@@ -122,6 +122,12 @@ def test_what_an_upgrade_is_for_does_not_forbid_it(faults: list[str]) -> None:
     assert step("h1", WISH, seen(FOUND, *faults)).kind == "upgrade"
 
 
+@pytest.mark.parametrize("fault", ["engine-unreadable", "unit-masked", "model-unreadable"])
+def test_what_keeps_a_service_from_coming_back_forbids_its_stop(fault: str) -> None:
+    with pytest.raises(OpsctlError, match=fault):
+        step("h1", WISH, seen(FOUND, fault))
+
+
 def test_a_host_that_tells_of_no_card_at_all_may_have_a_driver_that_is_half_installed() -> None:
     told = seen(FOUND, "gpu-none")
     blind = Seen(told.found, {**told.collected, "gpus": []}, told.checks)
