@@ -6,11 +6,12 @@ guard across a reboot; the packages are moved by the program of the role `nvidia
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from opsctl.ansible import program, rolevars
+from opsctl.ansible import program, rolevars, typed
 from opsctl.ansible.action import Action, told
 from opsctl.ansible.described import described, gpu_needs
 from opsctl.ansible.limit import refuse_limit
@@ -24,7 +25,7 @@ from opsctl.remote import connect, fanout, onhost
 from opsctl.remote.host import Host
 from opsctl.remote.target import resolve
 from opsctl.rollout import serving
-from opsctl.rollout.driver import Seen, Step, Wish, step
+from opsctl.rollout.driver import PLAYBOOK, Seen, Step, Wish, step
 from opsctl.rollout.driverend import Ended
 from opsctl.rollout.driverhost import Program, roll
 from opsctl.rollout.order import ordered
@@ -33,6 +34,7 @@ from opsctl.rollout.steps import Order
 from opsctl.spec import together
 
 ROLE = "nvidia_driver"
+BOOK = "upgrade_driver.yml"
 LOOK = 180.0  # s for all hosts together: a package manager, nvidia-smi and doctor are asked
 Wishes = Mapping[str, Mapping[str, Any]]
 """By host, the role's task arguments."""
@@ -43,6 +45,9 @@ class ActionModule(Action):
     wished stands in the role's variables."""
 
     _requires_connection = False
+
+    def run(self, tmp: Any = None, task_vars: Any = None) -> dict[str, Any]:
+        return retyped(super().run(tmp, task_vars), typed.again(sys.argv, BOOK))
 
     def act(self) -> dict[str, Any]:
         refuse_limit(self.task_vars)
@@ -205,6 +210,15 @@ def refuse_unknown(said: object, names: Sequence[str]) -> list[str]:
 def result_of_check(plan: Sequence[Step]) -> dict[str, Any]:
     steps = [{"host": one.host, "kind": one.kind, "plan": one.line} for one in plan]
     return {"changed": any(one.kind != "none" for one in plan), "plan": steps}
+
+
+def retyped(found: Any, command: str) -> Any:
+    """A result in which this playbook is named as it was run: with inventory, limit, options."""
+    if isinstance(found, dict):
+        return {key: retyped(value, command) for key, value in found.items()}
+    if isinstance(found, list):
+        return [retyped(value, command) for value in found]
+    return found.replace(PLAYBOOK, command) if command and isinstance(found, str) else found
 
 
 def at_fault(ended: Sequence[Ended]) -> str:

@@ -45,7 +45,7 @@ def test_what_forbids_a_roll_is_told_of_every_host_before_anything_is_touched(
     assert done.returncode == 2 and "nothing was touched" in said(done)
     for words in (
         f"h1: driver: driver {FIRST} → {SECOND} needs a reboot, and none is allowed",
-        "upgrade_driver.yml -e nvidia_driver_allow_reboot=true",
+        " -e nvidia_driver_allow_reboot=true",
         "kimi is locked by me@desk since 20",
         "opsctl unlock kimi",
     ):
@@ -112,7 +112,7 @@ def test_packages_that_cannot_be_had_stop_nothing(fleet: Fleet) -> None:
     assert f"h1: driver {SECOND} is there and runs: nothing to do" in text
     assert done.returncode == 2 and "does not answer" in text
     assert "now: nothing was touched: its services serve as before" in text
-    assert "then again: ansible-playbook playbooks/upgrade_driver.yml" in text
+    assert f"then again: ansible-playbook -i {fleet.folder / 'inventory'} " in text
     assert fleet.invocations() == before
 
 

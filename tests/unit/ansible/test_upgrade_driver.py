@@ -10,6 +10,7 @@ import pytest
 from opsctl.ansible import program, upgrade_driver
 from opsctl.ansible.action import Action
 from opsctl.errors import OpsctlError, SpecError
+from opsctl.rollout.driver import PLAYBOOK
 from opsctl.rollout.driverend import Ended
 from tests.unit.rollout.test_driver_roll_plan import FOUND, SETTLED, seen
 
@@ -56,6 +57,14 @@ def test_a_host_that_does_not_serve_comes_first_whatever_the_inventory_says() ->
         ("h3", "start"), ("h1", "upgrade"), ("h2", "upgrade")
     ]  # fmt: skip
     assert plan[0].down == {"kimi": "does not serve (inactive, parked)"}
+
+
+def test_a_result_names_the_command_as_it_was_typed() -> None:
+    ended = Ended("h1", "failed", "", "no", "now", "put that right; then again: " + PLAYBOOK)
+    found = upgrade_driver.retyped(upgrade_driver.result([ended]), "ansible-playbook -i x b.yml")
+    assert "then again: ansible-playbook -i x b.yml" in found["msg"]
+    assert found["hosts"]["h1"]["hint"].endswith("ansible-playbook -i x b.yml")
+    assert PLAYBOOK in upgrade_driver.retyped({"msg": PLAYBOOK}, "")["msg"]
 
 
 def test_only_hosts_of_the_roll_may_be_allowed_to_be_down() -> None:
