@@ -15,12 +15,17 @@ class ActionModule(Action):
     def act(self) -> dict[str, Any]:
         args = host_args(self.args) | {"check": self.check}
         try:
-            return outcome(self.program("host", args))
+            return _told(self.program("host", args))
         except NoPython as missing:
             allowed = may_install(self.args)
             bootstrap.may_install(self.host, missing, allowed=allowed, check=self.check)
         bootstrap.install(self.host)
-        return outcome(self.program("host", args)) | {"changed": True, "python": "installed"}
+        return _told(self.program("host", args)) | {"changed": True, "python": "installed"}
+
+
+def _told(found: dict[str, Any]) -> dict[str, Any]:
+    warnings = found.get("warnings")
+    return outcome(found, **({"warnings": warnings} if warnings else {}))
 
 
 def host_args(given: dict[str, Any]) -> dict[str, Any]:

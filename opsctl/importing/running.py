@@ -10,13 +10,14 @@ from dataclasses import replace
 from typing import Any
 
 from opsctl.importing.describe import Asked
-from opsctl.importing.model import Container, Imported, Mount, Note, Report
+from opsctl.importing.model import Container, Imported, Mount, Note, Report, Risk
 from opsctl.importing.process import from_process
 from opsctl.importing.secretnames import by_name
 from opsctl.importing.secrets import by_form
 from opsctl.importing.text import from_text
 from opsctl.importing.unit import envfile, own
 from opsctl.importing.unit import read as unit_read
+from opsctl.importing.unit.risktexts import TEXTS
 
 _MISSING = object()
 _SYSTEM = ("/", "/usr", "/usr/local")
@@ -62,6 +63,10 @@ def from_host(found: Mapping[str, Any], asked: Asked) -> Imported:
         *(_stale(process, unit, imported, asked) if unit else ()),
     ]
     imported = _rooted(_with(imported, notes), engine) if not container else _with(imported, notes)
+    if (uid := found.get("ordinary_uid")) is not None and not container:
+        user = str(process["user"])
+        risk = Risk("ipc-user", f"User={user}, UID {uid}", *TEXTS["ipc-user"])
+        imported = replace(imported, risks=(*imported.risks, risk))
     return _replacing(imported, unit, str(found.get("by") or ""))
 
 

@@ -12,7 +12,7 @@ import os
 import re
 from typing import Any, Dict, Iterable, List, Optional, Sequence
 
-from opsctl.onhost import files, gpus, hostfacts, owners, process, systemd, unitfacts
+from opsctl.onhost import files, gpus, hostfacts, logins, owners, process, systemd, unitfacts
 from opsctl.onhost.store import Refused
 from opsctl.onhost.systemd import Systemd
 
@@ -144,6 +144,7 @@ def _summary(told: Dict[str, Any]) -> Dict[str, Any]:
         "cgroup": told["cgroup"],
         "engine": told["engine"],
         "limits": told["limits"],
+        "ordinary_uid": logins.ordinary(told["user"]),
         "model": _option(argv, "--model-path", "--model"),
         "port": _option(argv, "--port"),
     }

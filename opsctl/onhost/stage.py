@@ -14,7 +14,7 @@ import time
 from pathlib import PurePosixPath
 from typing import Any, Dict, List, Mapping, Optional, Tuple
 
-from opsctl.onhost import bundle, files, locks, preflight, records
+from opsctl.onhost import bundle, files, locks, logins, preflight, records
 from opsctl.onhost.doctor.fault import mends
 from opsctl.onhost.preflight import Outside
 from opsctl.onhost.store import ZERO, Places, Refused, Store, replace_folder
@@ -47,14 +47,14 @@ File = Tuple[int, bytes]
 def stage(
     places: Places, systemd: Systemd, document: Mapping[str, Any], check: bool = False
 ) -> Dict[str, Any]:
-    """Answers {"changed", "diff", "digest", "restart", "problems", "hints"}; `check` changes
-    nothing.
+    """Answers {"changed", "diff", "digest", "restart", "problems", "hints", "warnings"}; `check`
+    changes nothing.
 
     `restart`: whether the unit that stands in place is of another release. `problems`: what on
     this host would keep the release from starting, if a deployment would start it; `hints`: the
-    commands that put it right, where one is known. The document's
-    `after` names the services that are deployed before this one, its `by` (run, owner, reason)
-    whose staging it is, where no lock is held. Raises Refused.
+    commands that put it right, where one is known; `warnings`: what threatens it as it runs. The
+    document's `after` names the services that are deployed before this one, its `by` (run, owner,
+    reason) whose staging it is, where no lock is held. Raises Refused.
     """
     store, digest, wanted = _read(places, document)
     standing = files.read(store.unit_path) or b""
@@ -78,7 +78,13 @@ def stage(
         "restart": restart,
         "problems": problems,
         "hints": mends(problems),
+        "warnings": _warnings(wanted),
     }
+
+
+def _warnings(wanted: Mapping[str, File]) -> List[str]:
+    user = str(json.loads(wanted["release.json"][1]).get("user") or "")
+    return [danger] if user and (danger := logins.warning(user)) else []
 
 
 def _audit(

@@ -34,12 +34,13 @@ OVERRIDES_ROLE = '-e service_override="REASON"'
 class Staged:
     """`changed`: whether files differ (or would, with check). `diff`: for people, secrets masked.
     `verdict`: "restart: …" or "no restart: …", against what runs there now. `warning`: a forecast
-    that was overridden. `state`: what the service was before, as `collect` tells it. `forecast`:
-    what the release will take, one thought a line. `problems`: what on the host would keep it from
-    starting, `hints`: the commands that put it right. `unfit`: why the forecast forbids to start
-    it; "" if it does not. `found`: the forecast itself, `facts`: what it was made of; `before`: the
-    same of the release that stands there, None where that is not known; `takeover`: how a process
-    of other hands that runs in its place compares with the release."""
+    that was overridden, and what threatens the release as it runs. `state`: what the service was
+    before, as `collect` tells it. `forecast`: what the release will take, one thought a line.
+    `problems`: what on the host would keep it from starting, `hints`: the commands that put it
+    right. `unfit`: why the forecast forbids to start it; "" if it does not. `found`: the forecast
+    itself, `facts`: what it was made of; `before`: the same of the release that stands there, None
+    where that is not known; `takeover`: how a process of other hands that runs in its place
+    compares with the release."""
 
     host: str
     service: str
@@ -176,6 +177,7 @@ def sent(one: Staged, answer: Mapping[str, Any]) -> Staged:
         diff=str(answer.get("diff") or ""),
         problems=(*one.problems, *told),
         hints=tuple(str(hint) for hint in answer.get("hints") or ()),
+        warning="; ".join([*filter(None, [one.warning]), *map(str, answer.get("warnings") or ())]),
     )
 
 

@@ -10,10 +10,8 @@ import subprocess
 from pathlib import Path
 from typing import Any, Dict, List, Optional, Sequence
 
+from opsctl.onhost import logins
 from opsctl.onhost.files import read, write
-
-# systemd's and Debian's border between system users and people (SYS_UID_MAX in login.defs).
-FIRST_ORDINARY_UID = 1000
 
 
 class Refused(Exception):
@@ -27,6 +25,7 @@ class Host:
         os.umask(0o022)  # engines run as another user: a strict umask of root's would lock them out
         self.check = check
         self.diff: List[Dict[str, str]] = []
+        self.warnings: List[str] = []
 
     def changed(self, what: str, before: str, after: str) -> bool:
         """Note a change; True if it is really to be made."""
@@ -65,29 +64,26 @@ class Host:
         return True
 
     def system_user(self, name: str) -> bool:
-        """A user without login below UID 1000, with a group of its own. True if it was made."""
-        uid = _uid(name)
-        if uid is None:
+        """A user without login below UID 1000, with a group of its own. True if it was made. One
+        that is there stays as it is: an engine may run under it, which no preparation may end."""
+        if not _has_user(name):
             if self.changed(f"user {name}", "", f"system user {name}, no login\n"):
                 nologin = "/usr/sbin/nologin"
                 command = ["useradd", "--system", "--no-create-home", "--home-dir", "/nonexistent"]
                 group = ["--gid", name] if _has_group(name) else ["--user-group"]
                 run([*command, *group, "--shell", nologin, "--", name])
             return True
-        if uid >= FIRST_ORDINARY_UID:
-            raise Refused(
-                f"user {name} has UID {uid}: an ordinary user (UID {FIRST_ORDINARY_UID} and above) "
-                "loses the engine's shared memory when a session of that user ends; name a system "
-                "user in `user`, or leave it unset"
-            )
+        if danger := logins.warning(name):
+            self.warnings.append(danger)
         return False
 
 
-def _uid(name: str) -> Optional[int]:
+def _has_user(name: str) -> bool:
     try:
-        return pwd.getpwnam(name).pw_uid
+        pwd.getpwnam(name)
     except KeyError:
-        return None
+        return False
+    return True
 
 
 def _has_group(name: str) -> bool:

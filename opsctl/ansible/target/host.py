@@ -27,7 +27,7 @@ def main(args: Dict[str, Any]) -> Dict[str, Any]:
             _keep_journal(host, args["journal_max_use"])
     except Refused as problem:
         return host.result(problems=[str(problem)])
-    return host.result()
+    return host.result(warnings=host.warnings)
 
 
 def _mode(path: str, mode: Any) -> int:

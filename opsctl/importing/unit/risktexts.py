@@ -77,6 +77,12 @@ TEXTS: dict[str, tuple[str, str]] = {
         "code of a model (trust-remote-code) and every hole in the server run as root",
         "a system user of its own, hardened",
     ),
+    "ipc-user": (
+        "logind takes an ordinary user's shared memory when its last session ends (RemoveIPC), and "
+        "the engine fails; loginctl enable-linger USER ends that at once, without a restart",
+        "a system user of its own, which logind spares; a `user` that the description keeps is "
+        "warned of in every plan",
+    ),
     "devices": (
         "hides /dev/nvidia*: CUDA finds no GPU",
         "devices stay open",

@@ -29,7 +29,8 @@ FAULTS = {**units.FAULTS, **table(
           "the unit cannot start", "ansible-playbook playbooks/deploy.yml (role host)", True),
     Fault("user-ordinary", "user", WARN, "an engine's user that is an ordinary one",
           "it loses the engine's shared memory when a session of that user ends; the role host "
-          "and every plan warn of it", "name a system user (UID below 1000) in `user` of {service}"),
+          "and every plan warn of it",
+          "name a system user (UID below 1000) in `user` of {service}"),
     Fault("model-missing", "model", FAIL, "no model folder",
           "nothing to load", "ansible-playbook playbooks/deploy.yml, or copy it to {path}", True),
     Fault("model-incomplete", "model", FAIL, "weight files missing or empty",

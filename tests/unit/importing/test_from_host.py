@@ -266,3 +266,14 @@ def test_where_nobody_has_looked_both_are_told() -> None:
     draft = text.replace("--model-path models/x", "--model-path /m --tokenizer-path models/x")
     assert "write flags.tokenizer-path in full" in notes(from_text([("", draft)]))
     assert "taken for" not in notes(from_text([("", text.replace("=/srv/work", "=/"))]))
+
+
+def test_an_ordinary_user_is_a_risk_that_says_what_mends_it() -> None:
+    runs = found(process=process(user="llm"), ordinary_uid=1001)
+    runs["unit"]["texts"][0][1] += "User=llm\n"
+    imported = from_host(runs, Asked())
+    assert imported.service is not None and imported.service["user"] == "llm"
+    (risk,) = [risk for risk in imported.risks if risk.id == "ipc-user"]
+    assert risk.setting == "User=llm, UID 1001" and "loginctl enable-linger" in risk.risk
+    spared = from_host({**runs, "ordinary_uid": None}, Asked())
+    assert "ipc-user" not in [risk.id for risk in spared.risks]

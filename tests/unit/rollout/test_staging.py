@@ -217,3 +217,14 @@ def test_what_would_keep_it_from_starting_is_told_of_all_hosts() -> None:
         refuse([replace(staged, hints=())])
     assert bare.value.hint == "opsctl doctor --limit h1"
     refuse([stage(Machine(), "kimi", service())])
+
+
+def test_what_threatens_it_as_it_runs_is_a_warning_and_refuses_nothing() -> None:
+    host = Machine()
+    answer = host.verbs["stage"]
+    danger = "user llm has UID 1001"
+    host.verbs["stage"] = lambda call: {**answer(call), "warnings": [danger]}
+    staged = stage(host, "kimi", service(), check=True)
+    assert staged.warning == danger
+    refuse([staged])
+    assert stage(Machine(), "kimi", service(), check=True).warning == ""

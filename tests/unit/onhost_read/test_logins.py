@@ -1,0 +1,69 @@
+"""Whose shared memory logind takes, and that all who prepare or deploy an engine say so."""
+
+from __future__ import annotations
+
+import pwd
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from opsctl.ansible.target.converge import Host
+from opsctl.onhost import logins, systemd
+
+UIDS = {"llm": 1001, "sglang": 998, "root": 0}
+
+
+@pytest.fixture(autouse=True)
+def host(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> dict[str, Any]:
+    """`says`: what logind answers; None if nobody does."""
+    said: dict[str, Any] = {"says": "b true\n", "linger": tmp_path}
+
+    def known(name: str) -> Any:
+        return SimpleNamespace(pw_name=name, pw_uid=UIDS[name])
+
+    def by_uid(uid: int) -> Any:
+        return known({u: n for n, u in UIDS.items()}[uid])
+
+    def call(command: list[str], seconds: float) -> tuple[int, str, str]:
+        if said["says"] is None:
+            raise systemd.CallFailed("no such file")
+        return 0, said["says"], ""
+
+    monkeypatch.setattr(pwd, "getpwnam", known)
+    monkeypatch.setattr(pwd, "getpwuid", by_uid)
+    monkeypatch.setattr(systemd, "call", call)
+    monkeypatch.setattr(logins, "LINGER", tmp_path)
+    return said
+
+
+@pytest.mark.parametrize(
+    ("user", "uid"),
+    [("llm", 1001), ("1001", 1001), ("sglang", None), ("root", None), ("nobody-there", None)],
+)
+def test_ordinary_users(user: str, uid: int | None) -> None:
+    assert logins.ordinary(user) == uid
+
+
+@pytest.mark.parametrize(
+    ("says", "uid"), [("b true\n", 1001), ("b false\n", None), ("", 1001), (None, 1001)]
+)
+def test_what_logind_is_told(host: dict[str, Any], says: str | None, uid: int | None) -> None:
+    host["says"] = says
+    assert logins.ordinary("llm") == uid
+
+
+def test_who_lingers_is_spared(host: dict[str, Any]) -> None:
+    (host["linger"] / "llm").touch()
+    assert logins.warning("llm") == ""
+
+
+def test_the_preparation_warns_and_goes_on() -> None:
+    prepared = Host(check=False)
+    assert prepared.system_user("llm") is False
+    assert prepared.warnings == [logins.warning("llm")]
+    assert "user llm has UID 1001" in prepared.warnings[0]
+    assert "loginctl enable-linger llm" in prepared.warnings[0]
+    spared = Host(check=False)
+    assert spared.system_user("sglang") is False and spared.warnings == []
