@@ -14,6 +14,7 @@ from typing import Any
 from opsctl.ansible import program, rolevars, typed
 from opsctl.ansible.action import Action, told
 from opsctl.ansible.described import described, gpu_needs
+from opsctl.ansible.interrupted import telling
 from opsctl.ansible.limit import refuse_limit
 from opsctl.ansible.nvidia_driver import driver_args
 from opsctl.ansible.reading import read_variables
@@ -26,7 +27,7 @@ from opsctl.remote.host import Host
 from opsctl.remote.target import resolve
 from opsctl.rollout import serving
 from opsctl.rollout.driver import PLAYBOOK, Seen, Step, Wish, step
-from opsctl.rollout.driverend import Ended
+from opsctl.rollout.driverend import Ended, Place, interrupted, lines
 from opsctl.rollout.driverhost import Program, roll
 from opsctl.rollout.order import ordered
 from opsctl.rollout.run import new_run, utc, whoami
@@ -96,7 +97,22 @@ class ActionModule(Action):
             created=utc(),
             observer=Teller(self._display.display),
         )
-        return roll(hosts, plan, order, lambda name: asking(hosts[name], wishes[name]), allowed)
+        place = Place()
+
+        def words() -> str:
+            bad = interrupted(place)
+            found = lines(bad) if bad else ["interrupted between two hosts", f"next: {PLAYBOOK}"]
+            return str(retyped("\n".join(found), typed.again(sys.argv, BOOK)))
+
+        with telling(words):
+            return roll(
+                hosts,
+                plan,
+                order,
+                lambda name: asking(hosts[name], wishes[name]),
+                allowed,
+                place,
+            )
 
 
 def wished(
@@ -240,7 +256,5 @@ def result(ended: Sequence[Ended]) -> dict[str, Any]:
     if bad is None:
         return found
     skipped = [one.host for one in ended if one.outcome == "skipped"]
-    lines = [f"{bad.host}: {bad.cause}", f"now: {bad.state}", f"next: {bad.hint}"]
-    if skipped:
-        lines.append(f"not touched: {', '.join(skipped)}")
-    return found | {"failed": True, "msg": "\n".join(lines)}
+    said = lines(bad) + ([f"not touched: {', '.join(skipped)}"] if skipped else [])
+    return found | {"failed": True, "msg": "\n".join(said)}

@@ -13,6 +13,7 @@ from opsctl.rollout.driver import PLAYBOOK, Step
 from opsctl.rollout.model import Result
 
 Outcome = Literal["unchanged", "upgraded", "refused", "restored", "failed", "lost", "skipped"]
+LOOKS, STOPS, BOOTS, STARTS = "looks", "stops", "boots", "starts"  # how far a host has come
 GOOD: frozenset[Outcome] = frozenset({"unchanged", "upgraded"})
 
 
@@ -47,6 +48,47 @@ def untouched(step: Step, error: OpsctlError) -> Ended:
         hint = f"{hint}; locks may be left: opsctl unlock {' '.join(step.locked)}"
     return Ended(step.host, "refused", step.have, error.message, state,
                  f"{hint}; then again: {PLAYBOOK}")  # fmt: skip
+
+
+@dataclass
+class Place:
+    """Where a roll is now, for whoever interrupts it. `phase`: see `interrupted`."""
+
+    step: Step | None = None
+    phase: str = ""
+
+
+def interrupted(place: Place) -> Ended | None:
+    """What is so on the host that the roll was at when its process was ended, and what to type;
+    None between two hosts, where nothing is left behind."""
+    step, names = place.step, " ".join(place.step.services) if place.step else ""
+    if step is None:
+        return None
+    again, here = f"then again: {PLAYBOOK}", f"--limit {step.host}"
+    locks = f"opsctl unlock {' '.join(step.locked)} {here}; " if step.locked else ""
+    if place.phase == LOOKS:
+        state, hint = "its services serve as before; locks may be left", f"{locks}{again}"
+    elif place.phase == STOPS:
+        begun = "a drain or packages that were begun go on there to their end"
+        state = f"{names} is parked, and stopped or about to be; {begun}" if names else begun
+        hint = f"opsctl status {here}; {locks}{again}"
+        hint += f" (or only: opsctl start {names} {here})" if names else ""
+    elif place.phase == BOOTS:
+        state = f"it boots anew; {names} starts then if doctor finds the host well"
+        state, hint = (state, _watch(names, again)) if names else ("it boots anew", again)
+    else:
+        state = f"a guard on the host starts {names} behind its gates, whoever watches"
+        hint = _watch(names, again)
+    return Ended(step.host, "lost", step.have, "interrupted", state, hint)
+
+
+def _watch(names: str, again: str) -> str:
+    return f"opsctl watch {names}; {again}"
+
+
+def lines(bad: Ended) -> list[str]:
+    """For people: the host that ended the roll, what is so on it, what to type."""
+    return [f"{bad.host}: {bad.cause}", f"now: {bad.state}", f"next: {bad.hint}"]
 
 
 def spared(step: Step, other: str, found: Mapping[str, str]) -> Ended:

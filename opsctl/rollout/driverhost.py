@@ -17,7 +17,7 @@ from opsctl.remote import onhost
 from opsctl.remote.host import Host, Silent
 from opsctl.rollout import driverend, serving, steps
 from opsctl.rollout.driver import FABRIC, Step
-from opsctl.rollout.driverend import Ended
+from opsctl.rollout.driverend import BOOTS, LOOKS, STARTS, STOPS, Ended, Place
 from opsctl.rollout.look import look
 from opsctl.rollout.model import Action, Result
 from opsctl.rollout.steps import STOP_MARGIN, Order
@@ -34,8 +34,15 @@ Program = Callable[[str], Mapping[str, Any]]
 """The role's program on the host: "fetch" or "install"."""
 
 
-def act(host: Host, step: Step, order: Order, program: Program) -> Ended:
+def act(host: Host, step: Step, order: Order, program: Program, place: Place) -> Ended:
     """Bring one host through. Every failure is told in the result."""
+    place.step, place.phase = step, LOOKS
+    ended = _acted(host, step, order, program, place)
+    place.step = None
+    return ended
+
+
+def _acted(host: Host, step: Step, order: Order, program: Program, place: Place) -> Ended:
     order = replace(order, reason=f"{order.reason}: {step.reason}")
     taken: list[str] = []
     try:
@@ -48,7 +55,7 @@ def act(host: Host, step: Step, order: Order, program: Program) -> Ended:
         _unlock(host, taken, order)
         return driverend.untouched(step, error)
     try:
-        ended = _through(host, step, order, program)
+        ended = _through(host, step, order, program, place)
     except (Unreachable, Silent, Lost) as error:
         return driverend.lost(step, error)
     if ended.outcome != "lost":
@@ -62,6 +69,7 @@ def roll(
     order: Order,
     programs: Callable[[str], Program],
     allowed: Collection[str] = (),
+    place: Place | None = None,
 ) -> list[Ended]:
     """Host by host in the order of `plan`; the first that is not good ends it, and so does one
     that would be taken down while another does not serve (but for those `allowed` not to)."""
@@ -75,7 +83,7 @@ def roll(
             ended.append(
                 driverend.spared(step, *hole)
                 if hole
-                else act(hosts[step.host], step, order, programs(step.host))
+                else act(hosts[step.host], step, order, programs(step.host), place or Place())
             )
         else:
             ended.append(Ended(step.host, "skipped", step.have, state="not touched"))
@@ -101,8 +109,9 @@ def _hole(
     return first, found[first]
 
 
-def _through(host: Host, step: Step, order: Order, program: Program) -> Ended:
+def _through(host: Host, step: Step, order: Order, program: Program, place: Place) -> Ended:
     """What follows once nobody else may touch the host and the packages are there."""
+    place.phase = STOPS
     say = _teller(step, order)
     try:
         for service in step.services:
@@ -115,6 +124,7 @@ def _through(host: Host, step: Step, order: Order, program: Program) -> Ended:
     except (Unreachable, Silent):
         raise
     except OpsctlError as error:
+        place.phase = STARTS
         return driverend.given_back(step, error, _given_back(host, step, order))
     driver = str(found["driver"] or "")
     must = {
@@ -127,11 +137,13 @@ def _through(host: Host, step: Step, order: Order, program: Program) -> Ended:
         for service in step.services:  # again, now with what that boot has to bring
             document = _document(step, service, order, must)
             onhost.call(host, "park", service, stdin=document, timeout=60)
+        place.phase = BOOTS
         trouble = _rebooted(host, step, order, program)
     else:
         for service in step.services:
             document = _document(step, service, order, must)
             onhost.call(host, "launch", service, stdin=document, timeout=60)
+    place.phase = STARTS
     results = [_watched(host, step, service, order) for service in step.services]
     return driverend.judged(step, driver, results, trouble)
 

@@ -15,8 +15,8 @@ PLAY = "upgrade_driver.yml"
     ("argv", "told"),
     [
         (
-            "ansible-playbook -i inv playbooks/upgrade_driver.yml --limit h1,h2 -K -e opsctl_canary=h",
-            "ansible-playbook -i inv playbooks/upgrade_driver.yml --limit h1,h2 -K -e opsctl_canary=h",
+            "ansible-playbook -i inv upgrade_driver.yml --limit h1,h2 -K -e opsctl_canary=h",
+            "ansible-playbook -i inv upgrade_driver.yml --limit h1,h2 -K -e opsctl_canary=h",
         ),
         (
             "/opt/venv/bin/ansible-playbook --check -iinv upgrade_driver.yml -D",

@@ -11,7 +11,7 @@ import pytest
 from opsctl.errors import OpsctlError, Unreachable
 from opsctl.rollout import serving
 from opsctl.rollout.driver import Step, step
-from opsctl.rollout.driverend import Ended
+from opsctl.rollout.driverend import BOOTS, LOOKS, STARTS, STOPS, Ended, Place, interrupted
 from opsctl.rollout.driverhost import roll
 from opsctl.rollout.steps import Order
 from tests.unit.rollout.test_driver_roll_plan import (
@@ -163,3 +163,40 @@ def test_the_operator_may_allow_it() -> None:
     plan = [planned("h1", **SERVES), planned("h2", SETTLED, state="failed")]
     assert rolled(plan, boxes)[0].outcome == "refused"
     assert [one.outcome for one in rolled(plan, boxes, ["h2"])] == ["upgraded", "unchanged"]
+
+
+@pytest.mark.parametrize(
+    ("phase", "state", "hint"),
+    [
+        (LOOKS, "serve as before; locks may be left", "opsctl unlock kimi --limit h1; then again:"),
+        (STOPS, "kimi is parked, and stopped or about to be; a drain or packages that were begun",
+         "opsctl status --limit h1; opsctl unlock kimi --limit h1; then again:"),
+        (BOOTS, "it boots anew; kimi starts then if doctor", "opsctl watch kimi; then again:"),
+        (STARTS, "a guard on the host starts kimi behind its", "opsctl watch kimi; then again:"),
+    ],
+)  # fmt: skip
+def test_who_interrupts_a_roll_is_told_what_is_so_now(phase: str, state: str, hint: str) -> None:
+    ended = interrupted(Place(planned("h1", **SERVES), phase))
+    assert ended is not None and (ended.host, ended.cause) == ("h1", "interrupted")
+    assert state in ended.state and ended.hint.startswith(hint)
+
+
+def test_the_place_of_a_roll_is_known_at_each_of_its_effects() -> None:
+    box, place, seen_at = Box("h1"), Place(), list[tuple[str, str]]()
+    programs = Programs(box)
+
+    def program(what: str) -> Any:
+        seen_at.append((what, place.phase))
+        return programs(what)
+
+    def stopped(_: Any) -> Any:
+        seen_at.append(("stop", place.phase))
+        return {}
+
+    box.verbs["stop"] = stopped
+    order = Order("r", "me", "CVE", "now", lambda *_: None, clock=Time().clock())
+    roll({"h1": box}, [planned("h1", **SERVES)], order, lambda _: program, (), place)
+    assert seen_at == [
+        ("fetch", LOOKS), ("stop", STOPS), ("install", STOPS), ("install", BOOTS)
+    ]  # fmt: skip
+    assert place.step is None and interrupted(place) is None
