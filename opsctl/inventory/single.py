@@ -7,7 +7,7 @@ The file is one entry of `sglang_services` (bare, or under its name), or a whole
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ import yaml
 from opsctl.errors import NothingSelected, Problem, Refused, SpecError
 from opsctl.inventory.mistakes import in_file
 from opsctl.spec.kinds import SERVICE_NAME
+from opsctl.spec.load import misplaced
 from opsctl.spec.merge import merge
 
 # A bare entry has no name of its own: its file's, if that can name a service, else this.
@@ -62,8 +63,7 @@ def single(path: Path, name: str | None = None) -> Written:
 
     Raises Refused (no such file), SpecError (no YAML, no description), NothingSelected.
     """
-    document = _document(path)
-    services, overrides = _services(document, path)
+    services = _services(_document(path), path)
     if name is None and len(services) > 1:
         raise NothingSelected(
             f"{path} has {len(services)} services: {', '.join(sorted(map(str, services)))}",
@@ -78,9 +78,7 @@ def single(path: Path, name: str | None = None) -> Written:
     entry = services[chosen]
     if not isinstance(entry, Mapping):
         raise SpecError([Problem("must be a mapping", file=str(path), service=str(chosen))])
-    change = overrides.get(chosen)
-    merged = merge(entry, change) if isinstance(change, Mapping) else dict(entry)
-    return Written(str(chosen), merged, path)
+    return Written(str(chosen), dict(entry), path)
 
 
 def unresolved(name: str, entry: Mapping[str, Any], file: Path) -> list[Problem]:
@@ -133,17 +131,17 @@ def _document(path: Path) -> Any:
         raise SpecError([Problem(f"this is not YAML: {error}", file=str(path))]) from None
 
 
-def _services(document: Any, path: Path) -> tuple[dict[str, Any], Mapping[str, Any]]:
-    """({name: entry}, overrides by name)"""
+def _services(document: Any, path: Path) -> dict[str, Any]:
+    """{name: entry}, with what the file's overrides change."""
     if isinstance(document, Mapping):
         services = document.get("sglang_services")
         if isinstance(services, Mapping) and services:
-            overrides = document.get("sglang_overrides")
-            return dict(services), overrides if isinstance(overrides, Mapping) else {}
+            if changed := _changed(services, document.get("sglang_overrides") or {}, path):
+                return changed
         if "model" in document or "engine" in document:
-            return {path.stem if SERVICE_NAME.fullmatch(path.stem) else UNNAMED: document}, {}
+            return {path.stem if SERVICE_NAME.fullmatch(path.stem) else UNNAMED: document}
         if document and all(_like_entry(part) for part in document.values()):
-            return dict(document), {}
+            return dict(document)
     raise SpecError(
         [
             Problem(
@@ -154,6 +152,15 @@ def _services(document: Any, path: Path) -> tuple[dict[str, Any], Mapping[str, A
             )
         ]
     )
+
+
+def _changed(services: Mapping[str, Any], overrides: Any, path: Path) -> dict[str, Any]:
+    """Raises SpecError as the inventory's own check does. A service that is no mapping is told when
+    it is asked for."""
+    shapes = {name: part if isinstance(part, Mapping) else {} for name, part in services.items()}
+    if found := misplaced(shapes, overrides):
+        raise SpecError([replace(problem, file=str(path)) for problem in found])
+    return merge(services, overrides)
 
 
 def _like_entry(part: Any) -> bool:

@@ -91,6 +91,11 @@ def _listed(names: Sequence[str]) -> str:
     return ", ".join(names[:5]) + more
 
 
+def misplaced(services: Any, overrides: Any) -> list[Problem]:
+    """What is no mapping, or changes a service that is not there."""
+    return _shapes(services, overrides) or _strangers(services, overrides)
+
+
 def _shapes(services: Any, overrides: Any) -> list[Problem]:
     found = []
     for variable, value in (("sglang_services", services), ("sglang_overrides", overrides)):

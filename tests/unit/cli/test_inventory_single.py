@@ -39,6 +39,45 @@ def test_overrides_of_the_same_file_count(tmp_path: Path) -> None:
     assert single(write(tmp_path, text)).entry["flags"] == {"tp-size": 4}
 
 
+@pytest.mark.parametrize(
+    ("overrides", "words"),
+    [
+        ("{aa: {flags: {tp-size: 4}}}", "this host has no such service"),
+        ("[a]", "must be a mapping of services by name"),
+        ("text", "must be a mapping of services by name"),
+        ("{a: 4}", "must be a mapping (sglang_overrides)"),
+    ],
+)
+def test_overrides_that_change_nothing_are_told(tmp_path: Path, overrides: str, words: str) -> None:
+    """As `config validate` tells them."""
+    path = write(tmp_path, f"sglang_services: {{a: {ENTRY}}}\nsglang_overrides: {overrides}")
+    with pytest.raises(SpecError) as error:
+        single(path)
+    assert words in str(error.value) and str(path) in str(error.value)
+
+
+@pytest.mark.parametrize("overrides", ["", "{}", "{a: {}}"])
+def test_empty_overrides_change_nothing(tmp_path: Path, overrides: str) -> None:
+    path = write(tmp_path, f"sglang_services: {{a: {ENTRY}}}\nsglang_overrides: {overrides}")
+    assert single(path).entry["flags"] == {"tp-size": 8}
+
+
+def test_a_service_that_overrides_delete_is_none(tmp_path: Path) -> None:
+    text = f"sglang_services: {{a: {ENTRY}, b: {ENTRY}}}\nsglang_overrides: {{a: null}}"
+    assert single(write(tmp_path, text)).name == "b"
+    text = f"sglang_services: {{a: {ENTRY}}}\nsglang_overrides: {{a: null}}"
+    with pytest.raises(SpecError, match="holds no description"):
+        single(write(tmp_path, text))
+
+
+def test_a_service_of_overrides_alone_is_one(tmp_path: Path) -> None:
+    text = f"sglang_services: {{a: {ENTRY}}}\nsglang_overrides: {{b: {ENTRY}}}"
+    path = write(tmp_path, text)
+    assert single(path, "b").name == "b"
+    with pytest.raises(NothingSelected, match="2 services: a, b"):
+        single(path)
+
+
 def test_several_services_must_be_chosen_from(tmp_path: Path) -> None:
     path = write(tmp_path, f"sglang_services: {{b: {ENTRY}, a: {ENTRY}}}")
     with pytest.raises(NothingSelected, match="2 services: a, b") as error:
