@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from opsctl.errors import SpecError
@@ -41,7 +41,8 @@ def compare(
     `flags`: as described. `ask` answers for the description with changes; `fit` finds the largest
     value of a key under changes. What cannot be answered stays in the table, with the reason.
     """
-    found = [_asked("as described", (), ask)]
+    first = _asked("as described", (), ask)
+    found = [first]
     fp8 = (f"{DTYPE}={FP8}",)
     alone = untiered(flags)
     if flags.get(TIER):
@@ -52,7 +53,12 @@ def compare(
         found.append(_asked("FP8 KV", (*fp8, *alone), ask, QUALITY))
         found.append(_fitted("FP8 KV + tier", fp8, RATIO, ask, fit, QUALITY))
     found += [_asked(text, tuple(text.split()), ask, typed=True) for text in more]
-    return tuple(found)
+    return tuple(_beside(one, first) for one in found)
+
+
+def _beside(one: Variant, first: Variant) -> Variant:
+    """Without the notes that are of the description itself: those are told once."""
+    return replace(one, notes=tuple(note for note in one.notes if note not in first.notes))
 
 
 def untiered(flags: Mapping[str, Any]) -> tuple[str, ...]:
@@ -66,9 +72,7 @@ def _asked(name: str, sets: tuple[str, ...], ask: Ask, *notes: str, typed: bool 
     """`typed`: somebody wrote these settings, and hears what is wrong with them (SpecError)."""
     try:
         said = ask(sets)
-        if said.result.device.tokens is None:  # why there are no figures
-            notes = (*notes, *said.case.measured.notes)
-        return Variant(name, sets, said, notes=notes)
+        return Variant(name, sets, said, notes=(*notes, *said.notes))
     except NoForecast as reason:
         return Variant(name, sets, None, str(reason), notes)
     except SpecError as reason:

@@ -22,7 +22,7 @@ def notes(case: Case, result: Result) -> tuple[str, ...]:
     found = [*case.measured.notes, *result.refused]
     device = result.device
     if device.tokens is None:
-        found.append(_unknown(case))
+        found.append(unknown(case))
     if table := _table(case, result):
         found.append(table)
     limit, tokens = case.flags.get("max-total-tokens"), device.tokens
@@ -41,7 +41,7 @@ def notes(case: Case, result: Result) -> tuple[str, ...]:
     return (*found, *_together(case))
 
 
-def _unknown(case: Case) -> str:
+def unknown(case: Case) -> str:
     """Why the tokens are not known, and which figure is missing."""
     seen, begin = case.measured, "the number of tokens is not known before the first start: "
     charged = drafted(settings(case)) and parsed(case.version) >= COUNTED

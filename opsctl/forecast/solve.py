@@ -19,6 +19,7 @@ from opsctl.forecast.device.settings import parsed
 from opsctl.forecast.evaluate import Result, evaluate
 from opsctl.forecast.fit import FITS, NOT, TIGHT, UNKNOWN, empty
 from opsctl.forecast.host.versions import BY_RANKS
+from opsctl.forecast.notes import unknown
 from opsctl.forecast.search import largest
 from opsctl.forecast.slack import Slack, demanded, graphs, slack
 from opsctl.forecast.values import Case, NoForecast, NoStart
@@ -254,17 +255,10 @@ class _Trial:
                 return  # which is why somebody asks
             raise
         if device.tokens is None and self.dial.flag != SIZE:
-            raise NoForecast(
-                "the tokens of the KV cache are not known: give --gpu-free-before and "
-                "--gpu-free-after, --gpu-tokens, or the --journal of an earlier start"
-            )
+            told = "; --gpu-tokens tells it too" if self.dial.flag == RATIO else ""
+            raise NoForecast(unknown(self.other) + told)
         if self.dial.flag in (RATIO, SIZE) and self.case.memory is None:
             raise NoForecast("the host's RAM is not known: give --ram-total and --ram-available")
-        if self.dial.flag == FRACTION and slack(self.other, device) is None:
-            raise NoForecast(
-                "the GPU memory before the weights is not known: give --gpu-free-before and "
-                "--gpu-free-after, or the --journal of an earlier start"
-            )
 
     def notes(self, best: int | None, result: Result | None) -> tuple[str, ...]:
         """What a reader of the value must know."""

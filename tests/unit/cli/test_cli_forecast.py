@@ -451,6 +451,7 @@ def test_nothing_fits(offline):
 def test_a_largest_value_of_what_is_not_known_ends_with_1(offline):
     said = offline.json(*RAM, "--fit", "hicache-ratio", code=1)
     assert "--gpu-free-before" in said["fit"]["unknown"]
+    assert "--gpu-tokens" in said["fit"]["unknown"]
 
 
 def test_the_four_ways_side_by_side(offline):

@@ -10,6 +10,7 @@ from typer.testing import CliRunner
 from opsctl.cli import main
 
 CONFIGS = Path(__file__).parents[1] / "forecast/datapoints/configs"
+SIZES = Path(__file__).parents[1] / "forecast/dimensions/sizes.jsonl"
 RAM = ("--ram-total", 256, "--ram-available", 250)
 CARD = ("--gpus", 1, "--gpu-name", "H100", "--gpu-total", 79.65)
 FREE = ("--gpu-free-before", 78.5, "--gpu-free-after", 17.2)
@@ -26,6 +27,13 @@ class Asked:
     def write(self, flags, **more) -> None:
         entry = {"model": {"path": "/srv/models/Qwen3-32B"}, "engine": {"version": "0.5.9"}}
         self.path.write_text(yaml.safe_dump({**entry, "flags": flags, **more}))
+
+    def weighed(self) -> None:
+        """With a config.json that its weights follow from."""
+        lines = map(json.loads, SIZES.read_text().splitlines())
+        config = next(one["config"] for one in lines if one["model"].endswith("Qwen3-32B"))
+        self.model = self.path.with_name("config.json")
+        self.model.write_text(json.dumps(config))
 
     def run(self, *args, env=None):
         given = ["forecast", self.path, "--model-config", self.model, *args]
@@ -229,6 +237,30 @@ def test_a_largest_ratio_says_all_that_has_to_be_set(asked):
     assert fit["set"] == [
         "enable-hierarchical-cache=true", "hicache-size=null", f"hicache-ratio={fit['value']:g}"
     ]  # fmt: skip
+
+
+def test_a_largest_value_of_what_is_not_known_names_the_easiest_figure(asked):
+    """Where config.json gives the weights, the memory of a card is all that lacks."""
+    asked.weighed()
+    done = asked.run("--gpus", 1, *RAM, "--fit", "mem-fraction-static")
+    assert done.exit_code == 1
+    assert "no largest value" in done.stdout and "--gpu-total" in said(done)
+    done = asked.run("--gpus", 1, "--gpu-total", 79.65, *RAM, "--fit", "mem-fraction-static")
+    assert done.exit_code == 0 and "largest that fits" in done.stdout
+
+
+def test_a_variant_without_effect_says_so(asked):
+    """As --set says it; what is so of the description itself is told once, above."""
+    asked.weighed()
+    given = (*CARD, *RAM, "--compare", "hicache-ratio=3")
+    found = json.loads(asked.run(*given, "-o", "json").stdout)["compare"]
+    alone = json.loads(asked.run(*CARD, *RAM, "--set", "hicache-ratio=3", "-o", "json").stdout)
+    (note,) = found[-1]["notes"]
+    assert "has no effect" in note and note in alone["notes"]
+    assert found[0]["notes"] == []
+    text = said(asked.run(*given))
+    assert text.count(" ".join(note.split())) == 1
+    assert text.count("are estimated from config.json") == 1
 
 
 def test_a_comparison_prints_what_its_json_has(asked):
