@@ -21,6 +21,8 @@ OWN = ("host_tuning_", "nvidia_driver_")
 SHARED = ("cuda_", "opsctl_")
 # What deploy.yml fills in: nobody means these, so a name that is like one is the owner's own.
 FILLED = ("cuda_needs", "engine_environments", "model_folders", "nvidia_driver_needs")
+# These, too, deploy.yml takes from the descriptions: what an inventory says of them is dropped.
+DROPPED = ("host_users", *FILLED)
 # What playbooks take of the command line, or keep for their own next task.
 TYPED = ("opsctl_allow_down", "opsctl_canary", "opsctl_reason")
 PLAYBOOKS = (*TYPED, "opsctl_described", "opsctl_surveyed")
@@ -46,6 +48,16 @@ def stranger(name: str, known: Collection[str]) -> tuple[str, str] | None:
     hint = f"did you mean {near[0]}? " if near else ""
     hint += "A variable of your own needs another " + ("beginning" if own else "name")
     return "is no variable of any role: nothing reads it", hint
+
+
+def dropped(name: str) -> tuple[str, str] | None:
+    """Of a variable's name: (message, hint) where no playbook of opsctl reads what it is given."""
+    if name not in DROPPED:
+        return None
+    return (
+        "is filled in from the descriptions: what the inventory says is dropped",
+        "take it out; for a playbook of your own give it under vars: of the role",
+    )
 
 
 def wrong(key: str, value: Any) -> str:
@@ -120,9 +132,12 @@ def _whole(least: int, most: int | None = None, *words: str) -> Check:
 
 
 def _form(pattern: str, words: str) -> Check:
-    """Text of this form, or "", which asks for nothing."""
+    """Text of this form, or "", which asks for nothing. A number with a point is none: YAML has
+    made 12.1 of 12.10 before anybody sees it."""
 
     def judge(value: Any) -> str:
+        if isinstance(value, float):
+            return f"must be {words}: without quotes YAML reads a number, and 12.10 becomes 12.1"
         right = value in (None, "") or re.fullmatch(pattern, str(value).strip())
         return "" if right else f"must be {words}"
 
@@ -162,8 +177,12 @@ def _sysctl(value: Any) -> str:
     if not isinstance(value, Mapping):
         return ""  # Ansible's own words
     for key, part in value.items():
-        if isinstance(part, dict | list | bool) or part in (None, ""):
+        if not re.fullmatch(r"[\w-]+([./][^\s./=]+)+", str(key)):
+            return f"must name settings of the kernel, like vm.max_map_count: {key!r} is none"
+        if isinstance(part, dict | list | bool) or part in (None, "") or "\n" in str(part):
             return f"must give {key} a number or text, as the kernel writes it"
+        if re.match("(vm|fs)[./](?!binfmt_misc)", str(key)) and not _NUMBERS.fullmatch(str(part)):
+            return f"must give {key} a whole number: {part!r} is none"
     return ""
 
 
@@ -174,6 +193,7 @@ def _each(judge: Check) -> Check:
     )
 
 
+_NUMBERS = re.compile(r"\s*-?\d+(\s+-?\d+)*\s*")  # the kernel takes several, in some settings
 _USER = r"[a-z_][a-z0-9_-]{0,30}\$?"
 CHECKS: dict[str, Check] = {
     "host_users": _each(_form(_USER, "names of users, like sglang")),

@@ -6,7 +6,8 @@ host; here it is done once for all hosts, and a role that is used elsewhere is s
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+import re
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from functools import cache
 from typing import Any
 
@@ -18,6 +19,14 @@ from opsctl.ansible.reading import origin, read_variables
 from opsctl.errors import Problem, SpecError
 from opsctl.paths import share
 
+REPOSITORIES = ("nvidia_driver_repository", "cuda_repository")
+KINDS = {"bool": "yes or no", "dict": "a mapping (key: value)", "list": "a list", "str": "a text",
+         "int": "a whole number"}  # fmt: skip
+# Ansible's words on a value of the wrong kind: its name, the variable that holds it, and the kind.
+_KIND = re.compile(
+    r"argument '([^']+)' is of type .*?(?:found in '([^']+)'.*?)?unable to convert to (\w+)"
+)
+_UNKNOWN = re.compile(r"(\S+)\. Supported parameters include: (.*?)\.?$")
 ROLES = ("host", "nvidia_driver", "cuda", "host_tuning", "engine", "model", "service")
 _DESCRIBED = ("sglang_services", "sglang_overrides")  # judged by opsctl.spec; they hold secrets
 
@@ -49,7 +58,7 @@ def _wrong(
 ) -> Iterator[tuple[str, str, str]]:
     """(key, message, value to show) of one host's variables; a value is judged for its form only
     where Ansible takes it, and what variables say together only where each is right."""
-    count = 0
+    bad: set[str] = set()
     for key, value in values.items():
         messages = judged(key, value, specs[key])
         said = "" if messages else rolevalues.wrong(key, value)
@@ -59,26 +68,34 @@ def _wrong(
             yield key, message, ""
         if said:
             yield key, said, "" if isinstance(value, dict | list) else repr(value)
-        count += bool(messages or said)
-    if not count:
+        if messages or said:
+            bad.add(key)
+    if not bad:
         for key, message in rolevalues.contradictions(values):
             yield key, message, repr(values[key])
+    if not bad & {*REPOSITORIES, "cuda_toolkits", "nvidia_driver_branch"}:
         yield from _repositories(values)
 
 
 def _repositories(values: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
-    """What a host would refuse of them, as far as it can be told here: the key's file is read."""
-    for variable in rolevalues.repositories(values):
+    """What a host would refuse of them, as far as it can be told here: the key's file is read. One
+    that nothing is asked of yet may lack its key."""
+    asked = rolevalues.repositories(values)
+    for variable in dict.fromkeys([*asked, *(one for one in REPOSITORIES if values.get(one))]):
+        given = dict(values.get(variable) or {})
         try:
-            refuse_repository(dict(values.get(variable) or {}), variable)
+            refuse_repository(given, variable)
         except SpecError as error:
             for problem in error.problems:
-                yield problem.key, problem.message, problem.value
+                if variable in asked or given.get(problem.key.rpartition(".")[2]):
+                    yield problem.key, problem.message, problem.value
 
 
 def strangers(names: Iterable[str], hostvars: Any, known: Collection[str]) -> Iterator[Problem]:
-    """Variables that are misspelt ones of the roles'."""
-    judge = cache(lambda name: rolevalues.stranger(name, known))
+    """Variables that are misspelt ones of the roles', or that deploy.yml fills in itself."""
+    judge: Callable[[str], tuple[str, str] | None] = cache(
+        lambda name: rolevalues.dropped(name) or rolevalues.stranger(name, known)
+    )
     for host in names:
         for name in hostvars.raw_get(host):
             said = judge(str(name))
@@ -87,9 +104,21 @@ def strangers(names: Iterable[str], hostvars: Any, known: Collection[str]) -> It
 
 
 def judged(key: str, value: Any, spec: dict[str, Any]) -> list[str]:
-    """Ansible's own words on one value."""
+    """What Ansible refuses of one value; of a wrong kind once, and in words of ours."""
     answer = ArgumentSpecValidator({key: spec}).validate({key: value})
-    return [str(message) for message in answer.error_messages]
+    messages = [str(message) for message in answer.error_messages]
+    kinds = [found for found in map(_KIND.match, messages) if found]
+    if kinds:
+        return list(dict.fromkeys(_of_kind(key, value, *found.groups()) for found in kinds))
+    return [_UNKNOWN.sub(r"there is no \1: there is \2", message) for message in messages]
+
+
+def _of_kind(key: str, value: Any, name: str, holder: str | None, kind: str) -> str:
+    words = KINDS.get(kind, kind)
+    if name != key:
+        return f"{holder or key}.{name} must be {words}"
+    plain = value is None or isinstance(value, str | int | float)
+    return f"must be {words}" + (f": {value!r} is not" if plain else "")
 
 
 def options(loader: Any) -> dict[str, dict[str, Any]]:

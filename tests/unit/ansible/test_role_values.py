@@ -88,7 +88,24 @@ def test_variables_of_the_owners_own_are_let_be(name: str) -> None:
         ("host_tuning_swappiness", ["", 0, "10", 200], [-5, "ten", 201, True, "1.5"]),
         ("host_tuning_huge_pages", ["", 0, 512], [-1, "2MiB"]),
         ("host_tuning_shm_size", ["", "64GiB", "64G", 1 << 30], ["64 gigs", 64, "-1G", "64GB"]),
-        ("host_tuning_sysctl", [{}, {"vm.x": 1, "a.b": "1 2"}], [{"vm.x": None}, {"vm.x": [1]}]),
+        (
+            "host_tuning_sysctl",
+            [
+                {},
+                {"vm.x": 1, "a.b": "1 2"},
+                {"vm/lowmem_reserve_ratio": "256 256 32", "fs.nr_open": "1048576"},
+                {"kernel.core_pattern": "|/bin/x %p", "net.ipv4.conf.eth0/100.forwarding": 1},
+            ],
+            [
+                {"vm.x": None},
+                {"vm.x": [1]},
+                {"vm.max_map_count": "lots"},
+                {"fs/file-max": "1M"},
+                {"kernel/x y": 1},
+                {"swappiness": 1},
+                {"kernel.x": "1\nkernel.y = 2"},
+            ],
+        ),
         ("host_open_files", [1048576, "65536"], [-1, 0, 99999999999]),
         ("host_journal_max_use", ["", "4G", "512M"], ["4 gigs", "4GB", 4, "-4G", "4.5G"]),
         (
@@ -98,10 +115,10 @@ def test_variables_of_the_owners_own_are_let_be(name: str) -> None:
         ),
         ("host_users", [["sglang"], []], [["Sg lang"], ["0x"]]),
         ("nvidia_driver_branch", ["", 580, "580"], ["latest", "580-open", 58]),
-        ("nvidia_driver_version", ["", "580.95.05"], ["580", "newest", "580.95.05-1"]),
+        ("nvidia_driver_version", ["", "580.95.05"], ["580", "newest", "580.95.05-1", 580.95]),
         ("nvidia_driver_reboot_timeout", [1200, "60"], [0, -1]),
-        ("cuda_toolkits", [["13.0", "12.9"], [13.0], []], [["13"], ["latest"]]),
-        ("cuda_default", ["", "13.0", 12.9], ["13", "newest"]),
+        ("cuda_toolkits", [["13.0", "12.9"], []], [["13"], ["latest"], [13], [13.0, 12.10]]),
+        ("cuda_default", ["", "13.0"], ["13", "newest", 12.9]),
         ("engine_python", ["python3", "/usr/bin/python3.12"], ["python3 -u"]),
     ],
 )
@@ -183,7 +200,8 @@ def test_a_repository_is_judged_before_any_host_is_asked_and_as_hosts_do(
     (key, message), *more = found
     named = variable if repository is not None else "nvidia_driver_repository"
     assert (key, more) == (f"{named}.{part}", []) and words in message
-    assert of_one_host({named: repository or {}}) == []  # asked for nothing, it is not judged
+    # What is given is judged though nothing is asked of it; what is missing is missed then only.
+    assert bool(of_one_host({named: repository or {}})) is (part in (repository or {}))
     if "cannot be read" not in words:
         with pytest.raises(Refused) as raised:
             key_of(with_key(repository or {}, named), "http://default/")
@@ -214,7 +232,7 @@ def test_a_repository_is_judged_before_any_host_is_asked_and_as_hosts_do(
         (
             {"host_tuning_nofile": 2000000, "host_tuning_sysctl": {"fs.nr_open": "many"}},
             "host_tuning_sysctl",
-            "fs.nr_open takes a whole number",
+            "must give fs.nr_open a whole number",
         ),
         ({"model_folders": [FOLDER]}, "model_folders", "hub needs endpoint, and revision"),
         ({"model_folders": [{"path": "srv"}]}, "model_folders", "entry 1, srv: path: "),
@@ -226,6 +244,60 @@ def test_what_a_role_would_refuse_later_is_told_first(
 ) -> None:
     ((named, message),) = of_one_host(values)
     assert named == key and words in message
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "said"),
+    [
+        (
+            "nvidia_driver_repository",
+            "http://x/",
+            "must be a mapping (key: value): 'http://x/' is not",
+        ),
+        ("nvidia_driver_hold", "maybe", "must be yes or no: 'maybe' is not"),
+        ("host_open_files", "many", "must be a whole number: 'many' is not"),
+        ("host_users", {"a": 1}, "must be a list"),
+        ("host_folders", ["x"], "must be a mapping (key: value)"),
+        (
+            "nvidia_driver_repository",
+            {"urll": "http://x"},
+            "there is no nvidia_driver_repository.urll: there is fingerprint, key, url",
+        ),
+        (
+            "engine_environments",
+            [{"version": "1", "root": "/a", "cuda": "perhaps"}],
+            "engine_environments.cuda must be yes or no",
+        ),
+        (
+            "nvidia_driver_fabric_manager",
+            "sometimes",
+            "value of nvidia_driver_fabric_manager must be one of: auto, yes, no, got: sometimes",
+        ),
+    ],
+)
+def test_a_value_of_the_wrong_kind_is_told_once_and_in_plain_words(
+    key: str, value: object, said: str
+) -> None:
+    assert of_one_host({key: value}) == [(key, said)]
+
+
+def test_a_mistake_elsewhere_hides_none_of_a_repository() -> None:
+    values = {"nvidia_driver_repository": {"url": "ftp://x"}, "host_open_files": "many"}
+    assert [key for key, _ in of_one_host(values)] == [
+        "host_open_files",
+        "nvidia_driver_repository.url",
+    ]
+
+
+@pytest.mark.parametrize("name", ["host_users", "engine_environments", "model_folders"])
+def test_what_the_playbook_fills_in_itself_is_not_dropped_without_a_word(name: str) -> None:
+    class Hosts:
+        def raw_get(self, host: str) -> dict[str, Any]:
+            return {name: ["root"], "host_open_files": 2048}
+
+    (told,) = rolevars.strangers(["h1"], Hosts(), SPECS)
+    assert (told.host, told.key) == ("h1", name)
+    assert "what the inventory says is dropped" in told.message and "take it out" in told.hint
 
 
 def test_what_roles_take_is_right() -> None:
@@ -241,7 +313,7 @@ def test_what_roles_take_is_right() -> None:
 def test_what_belongs_together_is_right() -> None:
     driver = {"nvidia_driver_version": "580.95.05", "nvidia_driver_branch": 580}
     assert rolevalues.contradictions(driver) == []
-    assert rolevalues.contradictions({"cuda_default": 13.0, "cuda_toolkits": ["13.0"]}) == []
+    assert rolevalues.contradictions({"cuda_default": "13.0", "cuda_toolkits": ["13.0"]}) == []
 
 
 @pytest.mark.parametrize("mode", ["999", "rwx", 493, None])
