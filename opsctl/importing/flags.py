@@ -58,7 +58,10 @@ def _value(known: Catalogue, one: Given, report: Report) -> Any:
         report.refuse(f"SGLang {known.version} knows {one.written} only to refuse it", hint=use)
         return UNSET
     try:
-        return read(one)
+        value = read(one)
+        if value is UNSET:
+            _nothing(known, one, report)
+        return value
     except Refused as refused:
         report.refuse(
             refused.message,
@@ -68,6 +71,16 @@ def _value(known: Catalogue, one: Given, report: Report) -> Any:
             hint=_taken_by(one) or refused.hint,
         )
         return UNSET
+
+
+def _nothing(known: Catalogue, one: Given, report: Report) -> None:
+    """Tells why the engine takes it for not given."""
+    why = "the engine takes this value for none"
+    if one.flag.kind == "void":
+        why = f"has no effect in SGLang {known.version}"
+        why += f"; use {one.flag.deprecated}" if one.flag.deprecated else ""
+    written = " ".join([one.written, *(theirs(repr(value)) for value in one.values)])
+    report.note("dropped", written, why)
 
 
 def _placeholders(one: Given, report: Report) -> list[tuple[str, str]]:

@@ -111,5 +111,6 @@ class Launch:
     name: str | None = None
     drain: int | None = None  # seconds that a stop may take, where a unit says so
     version: str = ""  # of the engine, as the host has it
+    packages: list[str] = field(default_factory=list)  # of the engine: "sglang[all]==0.5.9"
     folders: frozenset[str] | None = None  # words that are folders in cwd; None: nobody looked
     wrapped: list[str] = field(default_factory=list)  # nohup, tmux, a shell that does not exec …

@@ -62,7 +62,8 @@ def version_of(launch: Launch, way: Entry, asked: str, report: Report) -> str:
 
 def _said_of(launch: Launch, way: Entry) -> list[tuple[str, str]]:
     """(version, the text that says it), the surest first; PATH only where nothing else does."""
-    texts = [launch.version, launch.container.image if launch.container else ""]
+    image = launch.container.image if launch.container else ""
+    texts = [launch.version, *reversed(launch.packages), image]  # what is installed last counts
     texts += [way.root, launch.root or "", launch.argv[0]]
     found = [named([text]) for text in texts if text and "\0" not in text]
     path = launch.env.get("PATH", "")
@@ -77,8 +78,10 @@ def asked_for(way: Entry, report: Report) -> tuple[str, ...]:
     """Asks for the version; answers those that take every argument."""
     candidates = fitting(way.args)
     if candidates:
-        hint = f"give it: --engine-version {candidates[-1]}, or another of {said(candidates)}, "
-        hint += "which take every flag here"
+        hint = f"give it: --engine-version {candidates[-1]}, "
+        others = len(candidates) > 1
+        hint += f"or another of {said(candidates)}, which take" if others else "which alone takes"
+        hint += " every flag here"
     else:
         hint = "no version that opsctl knows takes every argument here; what follows is what the "
         hint += f"nearest, {nearest(way.args)}, refuses"

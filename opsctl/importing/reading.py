@@ -46,6 +46,7 @@ class Reading:
     unread: list[str] = field(default_factory=list)
     piped: bool = False  # a shell reads what another command prints
     root: str | None = None
+    packages: list[str] = field(default_factory=list)  # of the engine, that were installed
     exporting: bool = False
     variables: Mapping[str, str] = field(default_factory=dict)  # what the operator says of them
     assumed: dict[str, str] = field(default_factory=dict)  # defaults, by their variables

@@ -11,6 +11,7 @@ from opsctl.importing.entry import Entry, Other, entry
 from opsctl.importing.files import given
 from opsctl.importing.marks import plain, theirs, unknown_parts, whole
 from opsctl.importing.model import Launch, Report
+from opsctl.importing.packages import installs, pinned
 from opsctl.importing.pasted import mended
 from opsctl.importing.reading import HARMLESS, Reading, around, kept_back, one, tell_assumed
 from opsctl.importing.shell import Scope, Simple, Unreadable, commands, expand
@@ -99,6 +100,12 @@ def program(argv: list[str], simple: Simple, scope: Scope, reading: Reading, dep
     if name in docker.PROGRAMS:
         _container(left, inner, reading, report, simple)
         return
+    if installs(left.argv):
+        reading.packages += pinned(left.argv)
+        why = "opsctl's own environment takes its place: engine.install says how it gets there"
+        named = " ".join(pinned(left.argv)) or "sglang"
+        reading.report.note("changed", theirs(f"{name} … {named}"), why)
+        return
     way = entry(left.argv)
     if isinstance(way, Entry):
         _keep(reading, report)
@@ -150,6 +157,7 @@ def _launch(left: Unwrapped, scope: Scope, reading: Reading) -> Launch:
         cwd=scope.cwd,
         user=left.user,
         root=reading.root,
+        packages=[*reading.packages, *left.packages],
         wrapped=left.wrapped,
     )
 
@@ -184,6 +192,7 @@ def _nested(left: Unwrapped, scope: Scope, reading: Reading, report: Report, dep
     for launch in reading.launches[known:]:
         launch.user = launch.user or left.user
         launch.wrapped = [*left.wrapped, *launch.wrapped]
+        launch.packages = [*left.packages, *launch.packages]
 
 
 def _container(

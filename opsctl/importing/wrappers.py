@@ -8,6 +8,7 @@ from pathlib import PurePosixPath
 
 from opsctl.importing.marks import theirs
 from opsctl.importing.model import Report
+from opsctl.importing.packages import pinned
 from opsctl.importing.transient import transient
 from opsctl.importing.unit.fatetexts import BOUND, PRIORITY
 
@@ -35,7 +36,14 @@ _RUN = _w(
     "changed",
     "the environment that it finds: check engine.root",
     "-n --name -p --prefix --cwd --python --project --directory --with --env-file --extra "
-    "--group --package",
+    "--group --package --index --default-index --index-url --extra-index-url --with-requirements "
+    "--with-editable",
+)
+_TOOL = _w(
+    "changed",
+    _RUN.why,
+    "--from --with -w --spec --python -p --index --default-index --index-url -i --extra-index-url "
+    "--find-links -f --with-requirements --with-editable --pip-args --env-file --directory",
 )
 _NUMA = "-N -m -C -i -p -P -l --cpunodebind --membind --physcpubind --interleave --preferred"
 WRAPPERS: dict[str, Wrapper] = {
@@ -76,17 +84,15 @@ WRAPPERS: dict[str, Wrapper] = {
     ),
     "ncu": _w("lost", _PROFILE, "-o -k -c"),
 }
-# Their first word is a verb of theirs.
-_VERBS = {
-    "uv": ("run", _RUN),
-    "poetry": ("run", _RUN),
-    "pipenv": ("run", _RUN),
-    "pixi": ("run", _RUN),
-    "conda": ("run", _RUN),
-    "micromamba": ("run", _RUN),
-    "mamba": ("run", _RUN),
-    "nsys": ("profile", WRAPPERS["nsys"]),
-    "accelerate": ("launch", WRAPPERS["torchrun"]),
+# The first words of some are verbs of theirs.
+_VERBS: dict[tuple[str, ...], Wrapper] = {
+    ("uv", "tool", "run"): _TOOL,
+    ("uvx",): _TOOL,
+    ("pipx", "run"): _TOOL,
+    **{(name, "run"): _RUN for name in ("uv", "poetry", "pipenv", "pixi")},
+    **{(name, "run"): _RUN for name in ("conda", "micromamba", "mamba")},
+    ("nsys", "profile"): WRAPPERS["nsys"],
+    ("accelerate", "launch"): WRAPPERS["torchrun"],
 }
 SHELLS = {"bash", "sh", "zsh", "dash", "ksh", "ash"}
 _SUDO_VALUED = {
@@ -112,6 +118,7 @@ class Unwrapped:
     script_file: str | None = None
     arguments: list[str] = field(default_factory=list)
     wrapped: list[str] = field(default_factory=list)
+    packages: list[str] = field(default_factory=list)  # of the engine, that wrappers name
 
 
 def unwrap(argv: list[str], report: Report) -> Unwrapped:
@@ -142,8 +149,8 @@ def _one(now: Unwrapped, report: Report) -> None:
         _terminal(now, name, report)
     elif name == "pm2" and now.argv[1:2] == ["start"]:
         _pm2(now, report)
-    elif name in _VERBS and now.argv[1:2] == [_VERBS[name][0]]:
-        _take(now, f"{name} {now.argv[1]}", _VERBS[name][1], 2, report)
+    elif verb := next((v for v in _VERBS if v == (name, *now.argv[1 : len(v)])), ()):
+        _take(now, " ".join(verb), _VERBS[verb], len(verb), report)
     elif name in WRAPPERS:
         _take(now, name, WRAPPERS[name], 1, report)
 
@@ -159,9 +166,13 @@ def _take(now: Unwrapped, name: str, wrapper: Wrapper, at: int, report: Report) 
     at = min(at + wrapper.skip, len(words))
     report.note(wrapper.kind, theirs(" ".join([name, *words[start:at]])), wrapper.why)
     now.wrapped.append(name)
+    now.packages += pinned(words[start:at])
     now.argv = words[at:]
-    if wrapper.why == _RANKS and now.argv[:1] == ["-m"]:
-        now.argv = ["python", *now.argv]
+    if wrapper is _TOOL and now.argv and pinned(now.argv[:1]):  # the program of this package
+        now.packages.append(now.argv[0])
+        now.argv = ["sglang", *now.argv[1:]]
+    if wrapper in (_RUN, _TOOL) or wrapper.why == _RANKS:
+        now.argv = ["python", *now.argv] if now.argv[:1] == ["-m"] else now.argv
 
 
 def _env(now: Unwrapped) -> None:

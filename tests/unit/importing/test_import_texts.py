@@ -158,6 +158,68 @@ def test_the_version_that_a_path_names() -> None:
     )
 
 
+_BARE = "sglang.launch_server --model-path /srv/models/m"
+# (text, the version that it names)
+PACKAGES = [
+    (f"uv run --with sglang==0.5.9 python -m {_BARE}", "0.5.9"),
+    (f"uv run --with='sglang[all]==0.5.9' -m {_BARE}", "0.5.9"),
+    ("uvx --from 'sglang[all]==0.5.9' sglang serve /srv/models/m", "0.5.9"),
+    ("uv tool run --from sglang==0.5.13.post1 sglang serve /srv/models/m", "0.5.13.post1"),
+    ("uvx sglang@0.5.9 serve /srv/models/m", "0.5.9"),
+    ("pipx run --spec sglang==0.5.9 sglang serve /srv/models/m", "0.5.9"),
+    (f'pip install "sglang[all]==0.5.9"\npython -m {_BARE}', "0.5.9"),
+    (f"pip install sglang==0.5.8 && uv pip install sglang==0.5.9 && python -m {_BARE}", "0.5.9"),
+    (f"python3 -m pip install 'git+https://h/x/sglang.git@v0.5.9' && python -m {_BARE}", "0.5.9"),
+    (f"docker run i:v0.5.8 bash -c 'pip install sglang==0.5.9; python -m {_BARE}'", "0.5.9"),
+    (f"pip install 'sglang>=0.5.9' && python -m {_BARE}", ""),
+    (f"pip install sglang-router==0.2.1 sglang && python -m {_BARE}", ""),
+]
+
+
+@pytest.mark.parametrize(("text", "version"), PACKAGES)
+def test_the_version_that_a_package_names(text: str, version: str) -> None:
+    found = take(text, version="", mounts=(("/srv/models", "/srv/models"),))
+    if version:
+        assert found.service is not None, [str(p) for p in found.problems]
+        assert found.service["engine"]["version"] == version
+    else:
+        assert [p.key for p in found.problems] == ["engine.version"]
+
+
+def test_an_install_of_something_else_is_not_carried() -> None:
+    assert "also runs pip (line 1)" in refusals(f"pip install vllm==0.5.9\npython -m {_BARE}")
+
+
+def test_the_address_of_a_package_is_not_told() -> None:
+    text = f"pip install git+https://u:pass-w0rd@h/sglang.git@v0.5.9 && python -m {_BARE}"
+    assert "pass-w0rd" not in str(take(text, version=""))
+
+
+# (version, argument, why it is left out)
+NOTHING = [
+    ("0.5.9", "--prefill-round-robin-balance", "has no effect in SGLang 0.5.9"),
+    (
+        "0.5.13.post1",
+        "--enable-piecewise-cuda-graph",
+        "has no effect in SGLang 0.5.13.post1; use --enforce-piecewise-cuda-graph",
+    ),
+    ("0.5.9", "--quantization-param-path None", "the engine takes this value for none"),
+]
+
+
+@pytest.mark.parametrize(("version", "argument", "why"), NOTHING)
+def test_what_does_nothing_is_told_as_left_out(version: str, argument: str, why: str) -> None:
+    found = take(f"python -m {_BARE} {argument}", version=version)
+    assert found.service is not None and "flags" not in found.service
+    flag = argument.split()[0]
+    assert [n.why for n in found.notes if n.kind == "dropped" and flag in n.what] == [why]
+
+
+def test_a_version_that_ends_at_a_flag_is_not_proposed() -> None:
+    said = refusals(f"python -m {_BARE} --enable-ep-moe", version="")
+    assert "give it: --engine-version 0.5.2, which alone takes every flag here" in said
+
+
 def test_a_flag_that_no_unit_can_keep_secret() -> None:
     text = f"{PYTHON} --ssl-keyfile-password abc".replace("0.5.9", "0.5.23")
     assert "would stand readable in the unit" in refusals(text, version="")
