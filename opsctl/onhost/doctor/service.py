@@ -14,7 +14,6 @@ from opsctl.onhost.doctor.host import gib
 MiB = 1 << 20
 LEAST_MEMLOCK = 64 << 30  # bytes; pinned host pools are tens of GiB a rank
 LEAST_NOFILE = 65536
-ORDINARY = 1000  # the first UID of people; logind takes their shared memory
 CAP_SYS_RESOURCE = 24  # bit of a process's capabilities
 ENVIRONMENT = 15 << 30  # bytes; an estimate of ours, with what pip unpacks beside it
 LEAST_LEFT = 1 << 30  # bytes on a card that nobody owns: a context alone takes some 500 MiB
@@ -28,9 +27,9 @@ FAULTS = {**units.FAULTS, **table(
     Fault("user-missing", "user", FAIL, "no such user",
           "the unit cannot start", "ansible-playbook playbooks/deploy.yml (role host)", True),
     Fault("user-ordinary", "user", WARN, "an engine's user that is an ordinary one",
-          "it loses the engine's shared memory when a session of that user ends; the role host "
-          "and every plan warn of it",
-          "name a system user (UID below 1000) in `user` of {service}"),
+          "logind takes the engine's shared memory when the user's last session ends, unless it "
+          "lingers (RemoveIPC)",
+          "loginctl enable-linger {user}; for good: a system user in `user` of {service}"),
     Fault("model-missing", "model", FAIL, "no model folder",
           "nothing to load", "ansible-playbook playbooks/deploy.yml, or copy it to {path}", True),
     Fault("model-incomplete", "model", FAIL, "weight files missing or empty",
@@ -158,9 +157,9 @@ def _port(service: Mapping[str, Any], found: Found) -> None:
         found.fault("port-taken", text, name, port=port)
     if service["manifest"].get("user") and service["user"] is None:
         found.fault("user-missing", f"there is no user {service['manifest']['user']}", name)
-    elif service["described"] and (service["user"] or {}).get("uid", 0) >= ORDINARY:
-        text = f"{service['manifest']['user']} has UID {service['user']['uid']}"
-        found.fault("user-ordinary", text, name)
+    elif service["ordinary"] is not None:
+        user = service["manifest"]["user"]
+        found.fault("user-ordinary", f"{user} has UID {service['ordinary']}", name, user=user)
 
 
 def files(service: Mapping[str, Any], found: Found) -> None:

@@ -13,7 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Dict, List, Mapping, Optional, Sequence
 
-from opsctl.onhost import collect, hostfacts, locks, modelcheck, modelfiles
+from opsctl.onhost import collect, hostfacts, locks, logins, modelcheck, modelfiles
 from opsctl.onhost.doctor import access
 from opsctl.onhost.preflight import Outside
 from opsctl.onhost.store import ZERO, Places, Refused, Store
@@ -73,6 +73,7 @@ def _service(
         "secrets": secrets(store, manifest) if store else [],
         "port_holder": Outside().port_holder(manifest.get("address") or {}, unit.name),
         "user": user(str(manifest.get("user") or "")),
+        "ordinary": logins.ordinary(str(manifest.get("user") or "")),
         "model": model(
             str((manifest.get("model") or {}).get("path") or ""),
             (manifest.get("model") or {}).get("size"),

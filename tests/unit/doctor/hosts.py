@@ -186,6 +186,7 @@ def service(**changes: Any) -> dict[str, Any]:
         "secrets": [{"path": "/etc/opsctl/kimi/releases/d/secrets/api-key", "mode": 0o600}],
         "port_holder": "",
         "user": {"uid": 998, "gids": [998]},
+        "ordinary": None,
         "model": folder("/srv/models/Kimi-K2.5"),
         "draft": None,
         "engine": environment("/opt/sglang/0.5.9"),

@@ -330,7 +330,7 @@ FAULTS: list[tuple[str, str, Plant, str, set[str]]] = [
     ("port-taken", "reference", mine("port_holder", "PID 77 (nginx)"), "30000 is held by PID 77",
      set()),
     ("user-missing", "reference", mine("user", None), "no user sglang", set()),
-    ("user-ordinary", "reference", mine("user|uid", 1500), "UID 1500", set()),
+    ("user-ordinary", "reference", mine("ordinary", 1500), "UID 1500", set()),
     ("model-missing", "reference", mine("model|exists", False), "/srv/models/Kimi-K2.5", set()),
     ("model-incomplete", "reference",
      mine("model|missing", ["model-00003-of-00064.safetensors"]), "model-00003", set()),
