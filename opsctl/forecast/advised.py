@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Any
 
 from opsctl.engine.advisories import Advisory, Facts, advisories
 from opsctl.engine.advisories.checkpoint import model
 from opsctl.forecast import hostside
 from opsctl.forecast.case import case as case_of
+from opsctl.forecast.device.dsa import row_share
+from opsctl.forecast.device.dtype import kv_dtype
+from opsctl.forecast.device.fraction import aiter_share, images_share
+from opsctl.forecast.device.settings import settings
 from opsctl.forecast.evaluate import Result, evaluate
-from opsctl.forecast.slack import slack
+from opsctl.forecast.slack import slack, table
 from opsctl.forecast.values import Case, Geometry, Hardware, HostMemory, Latent, NoForecast
 from opsctl.onhost.expect import GB, GiB
 
@@ -52,7 +57,7 @@ def facts(
         "context": shape.context,
     }
     told, hardware = answer or {}, case.hardware
-    figures = {} if result is None else _forecast(case, result)
+    figures = {**_shares(case), **({} if result is None else _forecast(case, result))}
     return _facts(manifest, told, hardware, case.memory, known, figures)
 
 
@@ -162,10 +167,27 @@ def driver(version: str) -> float | None:
     return float(found[0]) if found else None
 
 
+def _shares(case: Case) -> dict[str, float]:
+    """What the engine takes otherwise than a reader of the flags would think, as it is reckoned
+    with: whatever has no figures."""
+    set_ = settings(case)
+    given = case.flags.get("mem-fraction-static") is not None
+    known: dict[str, Callable[[], float]] = {
+        "images_share": lambda: images_share(case, set_),
+        "aiter_share": lambda: aiter_share(case, set_, given=given),
+        "row_share": lambda: row_share(case, set_, kv_dtype(case, set_)),
+    }
+    found = {}
+    for name, reckon in known.items():
+        with suppress(NoForecast):
+            found[name] = reckon()
+    return found
+
+
 def _forecast(case: Case, result: Result) -> dict[str, Any]:
     device, pool = result.device, result.per_rank
     tokens = device.tokens.value if device.tokens else None
-    left = slack(case, device)
+    left, requests = slack(case, device), table(case, device)
     total, memory = result.host_total, case.memory
     host_tokens = result.host_tokens
     context = case.flags.get("context-length") or case.shape.context
@@ -178,6 +200,7 @@ def _forecast(case: Case, result: Result) -> dict[str, Any]:
         "host_pool": pool / GB if pool is not None else None,
         "host_share": total / memory.available if total is not None and memory else None,
         "host_ratio": host_tokens / tokens if host_tokens and tokens else None,
+        "table": None if requests is None else requests / GiB,
         "gpu_left": left.left.value / GiB if left else None,
         "verdict": result.fit.verdict,
     }

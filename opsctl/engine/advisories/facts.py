@@ -52,7 +52,11 @@ KNOWN: dict[str, dict[str, str]] = {
         "swappable": "whether the service's rules allow swap to be in use",
     },
     "forecast": {
-        "default_fraction": "mem-fraction-static that the engine would choose",
+        "images_share": "what the fraction that the engine chooses is multiplied with for a vision "
+        "tower; 1: for none, or where the engine turns images off by itself",
+        "aiter_share": "what the fraction is multiplied with for the attention backend aiter",
+        "row_share": "bytes that a row of sparse attention takes over those it is charged with",
+        "table": "GiB of the table of requests, in no budget",
         "rest": "GiB that are left for the KV cache of a rank; below 0: it cannot start",
         "tokens": "tokens of the KV cache of a rank",
         "context": "context length that the engine will serve, tokens",

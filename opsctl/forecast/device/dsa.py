@@ -55,6 +55,16 @@ def row_elements(case: Case, set_: Settings, latent: Latent, dtype: tuple[str, i
     return latent.rank + latent.rank // _BLOCK * 4 + latent.rope * 2
 
 
+def row_share(case: Case, set_: Settings, dtype: tuple[str, int]) -> float:
+    """Bytes of a token in one layer over those that tokens are sized by; 1.0 without DSA."""
+    latent, indexer = case.shape.attention, case.shape.indexer
+    if indexer is None or not isinstance(latent, Latent) or set_.key >= FIXED:
+        return 1.0
+    key = index_bytes(indexer)
+    row = row_elements(case, set_, latent, dtype) * dtype[1]
+    return (row + key) / ((latent.rank + latent.rope) * dtype[1] + key)
+
+
 def _raw(case: Case, set_: Settings) -> bool:
     if case.hardware.vendor == "amd" and capability(case.hardware) != (9, 5):
         return True  # only gfx950 has the FP8 format that the scaled rows are made of

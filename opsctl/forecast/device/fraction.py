@@ -36,8 +36,13 @@ def effective_fraction(case: Case, set_: Settings) -> float:
 
 
 def _for_aiter(found: float, case: Case, set_: Settings, *, given: bool) -> float:
+    return found * aiter_share(case, set_, given=given)
+
+
+def aiter_share(case: Case, set_: Settings, *, given: bool) -> float:
+    """What a fraction is multiplied with for the backend. Raises NoForecast."""
     if case.hardware.vendor != "amd":
-        return found
+        return 1.0
     backend = base(case, set_)
     if backend is None:
         raise NoForecast(
@@ -46,12 +51,12 @@ def _for_aiter(found: float, case: Case, set_: Settings, *, given: bool) -> floa
     if backend != "aiter" or (
         given and on(set_.env.get("SGLANG_AITER_HONOR_EXPLICIT_MEM_FRACTION"))
     ):
-        return found
+        return 1.0
     context = set_.flags.get("context-length") or case.shape.context
     if context is None:
         raise NoForecast("the model's context is not known, on which aiter's share depends")
     share = 0.90 if set_.key == (0, 5, 4, 1) else _AITER_SHARE
-    return found * share if int(context) > _AITER_CONTEXT else found
+    return share if int(context) > _AITER_CONTEXT else 1.0
 
 
 def chunk_and_batch(case: Case, set_: Settings) -> tuple[int, int]:

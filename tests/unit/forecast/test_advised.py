@@ -10,6 +10,8 @@ import pytest
 
 from opsctl.engine.advisories import Facts
 from opsctl.forecast import advised
+from opsctl.forecast.outlook import outlook
+from opsctl.forecast.question import Given, Question, offline
 
 REFERENCE = json.loads(
     (Path(__file__).parents[1] / "views" / "collect-reference.json").read_text()
@@ -125,3 +127,64 @@ def test_advisories_of_the_unit_and_the_cards() -> None:
 )
 def test_drivers(text: str, number: float | None) -> None:
     assert advised.driver(text) == number
+
+
+LINES = (Path(__file__).parent / "dimensions/sizes.jsonl").read_text().splitlines()
+SIZES = {one["model"]: one["config"] for one in map(json.loads, LINES)}
+GEMMA = {
+    "architectures": ["Gemma3ForConditionalGeneration"],
+    "model_type": "gemma3",
+    "text_config": {
+        "head_dim": 128, "hidden_size": 5376, "intermediate_size": 21504,
+        "num_attention_heads": 32, "num_hidden_layers": 62, "num_key_value_heads": 16,
+        "sliding_window": 1024,
+    },
+    "vision_config": {"hidden_size": 1152, "num_hidden_layers": 27},
+}  # fmt: skip
+DSA = {
+    **json.loads(KIMI)["text_config"],
+    "architectures": ["DeepseekV32ForCausalLM"],
+    "index_head_dim": 128, "index_n_heads": 64, "index_topk": 2048, "num_nextn_predict_layers": 1,
+}  # fmt: skip
+VISION, ROWS = "vision-lowers-the-default-fraction", "sparse-attention-pool-over-budget"
+AITER, TABLE = "aiter-cuts-the-memory-fraction", "request-table-outside-the-budget"
+
+
+@pytest.mark.parametrize(
+    ("name", "config", "card", "flags", "told"),
+    [
+        (VISION, GEMMA, "H200", {}, False),  # the engine turns its images off by itself
+        (VISION, GEMMA, "H200", {"enable-multimodal": True}, True),
+        (VISION, json.loads(KIMI), "H200", {}, True),
+        (VISION, json.loads(KIMI), "H200", {"mem-fraction-static": 0.9}, False),
+        (ROWS, DSA, "H200", {"kv-cache-dtype": "fp8_e4m3"}, True),
+        (ROWS, DSA, "H200", {}, False),
+        (ROWS, DSA, "B200", {}, True),  # FP8 by itself
+        (ROWS, DSA, "MI300X", {"kv-cache-dtype": "fp8_e4m3"}, False),  # rows without scales
+        (AITER, SIZES["Qwen/Qwen3-32B"], "MI300X", {}, True),  # by itself, at the model's context
+        (AITER, SIZES["Qwen/Qwen3-32B"], "MI300X", {"context-length": 8192}, False),
+        (AITER, SIZES["Qwen/Qwen3-32B"], "H200", {}, False),
+        (TABLE, SIZES["Qwen/Qwen3-32B"], "H200", {"context-length": 40960}, False),
+        (
+            TABLE,
+            SIZES["meta-llama/Meta-Llama-3.1-8B"],
+            "H200",
+            {"max-running-requests": 2047},
+            False,
+        ),
+        (TABLE, SIZES["meta-llama/Meta-Llama-3.1-8B"], "H200", {}, True),
+    ],
+)
+def test_an_advisory_says_what_the_figures_say(
+    name: str, config: dict[str, Any], card: str, flags: dict[str, Any], told: bool
+) -> None:
+    given = Given(gpus=8, gpu_name=card, ram_total=2000.0, ram_available=1900.0)
+    entry = {
+        "engine": {"version": "0.5.9"},
+        "model": {"path": "/srv/models/X"},
+        "flags": {"tp-size": 8, **flags},
+    }
+    asked = Question(
+        "x", entry, offline(given, {"texts": {"config.json": json.dumps(config)}}, None)
+    )
+    assert (name in [one.id for one in outlook(asked).advisories]) is told
