@@ -12,7 +12,7 @@ from typing import Any
 import yaml
 
 from opsctl.importing import docker, dotenv
-from opsctl.importing.composeoptions import deployed, env_files, plainly
+from opsctl.importing.composeoptions import called, deployed, env_files, plainly
 from opsctl.importing.composeoptions import options as options_of
 from opsctl.importing.marks import mark, theirs
 from opsctl.importing.model import Launch, Report
@@ -78,7 +78,7 @@ def launch(
     _tell_dotenv(beside, found["services"][name], report)
     deployed(service.get("deploy"), report)
     options = env_files(service, files, known, _dotenv, report) + options_of(service, report)
-    settings = docker.Settings(options, report, cwd)
+    settings = docker.Settings(options, report, cwd, called(service))
     home = known.get("HOME", mark("home", "~"))
     volumes = settings.values.get("--volume", [])
     volumes[:] = [home + text[1:] if text.startswith("~/") else text for text in volumes]

@@ -81,6 +81,14 @@ def options(service: Mapping[str, Any], report: Report) -> list[tuple[str, str]]
     return found
 
 
+def called(service: Mapping[str, Any]) -> dict[str, str]:
+    """What compose calls each option."""
+    names = {option: key for key, option in [*_OPTIONS.items(), *_SINGLE.items()]}
+    gpus = "gpus" if "gpus" in service else "deploy.resources.reservations.devices"
+    more = {"--ulimit": "ulimits", "--privileged": "privileged", "--gpus": gpus}
+    return {**names, **more, "--entrypoint": "entrypoint"}
+
+
 def _item(key: str, item: Any) -> str:
     """The long forms of volumes and ports as the short ones."""
     if not isinstance(item, dict):

@@ -53,8 +53,9 @@ _ELSEWHERE = {"--env", "--volume", "--mount", "--publish", "--user"}
 _CACHE = ("/.cache/huggingface", "/huggingface", "/hub")
 
 
-def tell(values: Mapping[str, Sequence[str]], report: Report) -> None:
-    """Of all settings but folders, ports and variables. `values`: by their long names."""
+def tell(values: Mapping[str, Sequence[str]], called: Mapping[str, str], report: Report) -> None:
+    """Of all settings but folders, ports and variables. `values`: by their long names; `called`:
+    what the text calls them, where it has names of its own."""
     started = [name for name in values if name in _STARTED]
     if started:
         report.note(
@@ -62,7 +63,8 @@ def tell(values: Mapping[str, Sequence[str]], report: Report) -> None:
         )
     for name, given in values.items():
         value = " ".join(v for v in given if v)
-        shown = f"{name} {theirs(plain(value))}" if value else name
+        own = called.get(name, name)
+        shown = f"{own} {theirs(plain(value))}" if value else own
         if name in _REPLACED:
             report.note("dropped", shown, _REPLACED[name])
         elif name in _LOST:

@@ -37,34 +37,35 @@ def _source(text: str, cwd: str) -> str | None:
     return text if text.startswith("/") or not whole(text) else None
 
 
-def ports(values: Options, report: Report) -> list[tuple[str, int, int]]:
-    """(address, outside, inside) of each."""
+def ports(values: Options, called: Mapping[str, str], report: Report) -> list[tuple[str, int, int]]:
+    """(address, outside, inside) of each. `called`: what the text calls options."""
+    key = called.get("--publish", "--publish")
     found: list[tuple[str, int, int]] = []
     for text in values.get("--publish", ()):
         if not whole(text):
             for message, hint in unknown_parts(text):
-                report.refuse(message, key="--publish", hint=hint)
+                report.refuse(message, key=key, hint=hint)
             continue
-        found += _published(text.partition("/")[0], report)
+        found += _published(text.partition("/")[0], key, report)
     return found
 
 
-def _published(text: str, report: Report) -> list[tuple[str, int, int]]:
+def _published(text: str, key: str, report: Report) -> list[tuple[str, int, int]]:
     """ADDRESS:OUTSIDE:INSIDE, the latter two perhaps FIRST-LAST of as many."""
     number = "[0-9]+(?:-[0-9]+)?"
     match = re.fullmatch(rf"(?:(\[[0-9a-fA-F:]+\]|[^:\[\]]*):)?(?:({number})?:)?({number})", text)
     if match is None:
-        report.refuse("is no port", key="--publish", value=text)
+        report.refuse("is no port", key=key, value=text)
         return []
     address, outside, inside = match.groups()
     if address and re.fullmatch(number, address) and outside is None:
         address, outside = "", address
     if outside is None:
-        report.note("told", f"--publish {text}", "docker chose a port of the host by itself: the "
+        report.note("told", f"{key} {text}", "docker chose a port of the host by itself: the "
                     "same one is taken here")  # fmt: skip
     within, without = _range(inside), _range(outside or inside)
     if len(within) != len(without) or len(within) > 1000:
-        report.refuse("is no port, or range of as many", key="--publish", value=text)
+        report.refuse("is no port, or range of as many", key=key, value=text)
         return []
     return [((address or "").strip("[]"), o, i) for o, i in zip(without, within, strict=True)]
 
@@ -74,12 +75,14 @@ def _range(text: str) -> range:
     return range(int(first), int(last or first) + 1)
 
 
-def chosen(values: Options, env: Mapping[str, str], report: Report) -> tuple[int, ...] | None:
+def chosen(
+    values: Options, env: Mapping[str, str], called: Mapping[str, str], report: Report
+) -> tuple[int, ...] | None:
     """Numbers of its GPUs; None: all, or not said."""
     text = next(reversed(values.get("--gpus", ())), "") or _devices(values)
     if not text and (visible := env.get("NVIDIA_VISIBLE_DEVICES", "all")) not in ("all", ""):
         text = f"device={visible}"
-    return gpus(text, report)
+    return gpus(text, called.get("--gpus", "--gpus"), report)
 
 
 def _devices(values: Options) -> str:
@@ -88,7 +91,7 @@ def _devices(values: Options) -> str:
     return "" if not names or "all" in names else f"device={','.join(names)}"
 
 
-def gpus(text: str, report: Report) -> tuple[int, ...] | None:
+def gpus(text: str, key: str, report: Report) -> tuple[int, ...] | None:
     """'all', a count, or "device=4,5" (docker's own value is a line of CSV)."""
     if text in ("", "all"):
         return None
@@ -100,11 +103,11 @@ def gpus(text: str, report: Report) -> tuple[int, ...] | None:
         if bare == "all":
             return None
         if not bare.isdigit() or not 0 < int(bare) <= 1024:
-            report.refuse("does not say which GPUs", key="--gpus", value=text)
+            report.refuse("does not say which GPUs", key=key, value=text)
             return None
         report.note(
             "changed",
-            f"--gpus {text}",
+            f"{key} {text}",
             "a number of GPUs becomes the first ones: check that these were meant",
         )
         return tuple(range(int(bare)))
@@ -113,7 +116,7 @@ def gpus(text: str, report: Report) -> tuple[int, ...] | None:
     if not all(re.fullmatch(r"[0-9]{1,4}", item) for item in items):
         report.refuse(
             "names GPUs in another way than by number",
-            key="--gpus",
+            key=key,
             value=text,
             hint="nvidia-smi -L shows their numbers",
         )

@@ -111,6 +111,9 @@ def _end(
 def _no_server(way: Other, launch: Launch, report: Report) -> None:
     if report.problems and not launch.argv:
         return
+    if launch.argv:  # what else is said of it is of no use to who named the wrong thing
+        report.notes.clear()
+        report.risks.clear()
     if way.what:
         report.refuse(f"this starts {way.what}")
     elif launch.argv:

@@ -88,11 +88,18 @@ _LONG = {
 
 class Settings:
     """Options by their long names, each with all its values. `cwd`: the folder that relative paths
-    start from, "" if it is not known."""
+    start from, "" if it is not known; `called`: what the text calls them, where it has names of
+    its own."""
 
-    def __init__(self, options: Sequence[tuple[str, str]], report: Report, cwd: str = "") -> None:
+    def __init__(
+        self,
+        options: Sequence[tuple[str, str]],
+        report: Report,
+        cwd: str = "",
+        called: Mapping[str, str] | None = None,
+    ) -> None:
         self.values: dict[str, list[str]] = {}
-        self.report, self.cwd = report, cwd
+        self.report, self.cwd, self.called = report, cwd, called or {}
         for name, value in options:
             self.values.setdefault(_LONG.get(name, name), []).append(value)
 
@@ -113,7 +120,7 @@ def launch(
     entrypoint: list[str] | None = None,
 ) -> Launch | None:
     report = settings.report
-    containerfates.tell(settings.values, report)
+    containerfates.tell(settings.values, settings.called, report)
     if entrypoint is None and "--entrypoint" in settings.values:
         entrypoint = [word for word in [settings.last("--entrypoint")] if word]
     argv = _command(image, entrypoint, command, report)
@@ -122,11 +129,11 @@ def launch(
     container = Container(
         image,
         [*(Mount(s, t) for s, t in mounts), *containers.mounts(settings.values, settings.cwd)],
-        containers.ports(settings.values, report),
+        containers.ports(settings.values, settings.called, report),
         settings.last("--network") == "host",
     )
     variables = _environment(settings, env, files, report)
-    container.gpus = containers.chosen(settings.values, variables, report)
+    container.gpus = containers.chosen(settings.values, variables, settings.called, report)
     user = settings.last("--user")
     if user:
         report.note("dropped", f"user {user} of the container", "the service has a user of its own")

@@ -42,7 +42,11 @@ def from_host(found: Mapping[str, Any], asked: Asked) -> Imported:
     if process is None:
         assert unit is not None  # the host names a unit, or a process
         imported = _of_text(unit, asked)
-        return _replacing(_with(imported, [_no_engine(found, unit)]), unit, "")
+        why = _no_engine(found, unit)
+        if imported.service is None and not imported.notes and len(imported.problems) == 1:
+            problem = replace(imported.problems[0], hint=f"{why.what}: {why.why}")
+            return replace(imported, problems=(problem,))
+        return _replacing(_with(imported, [why]), unit, "")
     engine = process.get("engine") or {}
     imported = from_process(
         [*process["argv"], *keys],

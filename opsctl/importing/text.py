@@ -71,7 +71,9 @@ def launch(
             report.problems.append(own.told(unit))
             return None
         around(unit, report)
-        return unit_launch.launch(unit, asked.files, asked.variables, asked.mounts, report)
+        return unit_launch.launch(
+            unit, asked.files, asked.variables, asked.mounts, report, asked.cwd
+        )
     if kind == "compose":
         document = compose.document(whole)
         if document is None:

@@ -21,12 +21,14 @@ def launch(
     variables: Mapping[str, str],
     mounts: tuple[tuple[str, str], ...],
     report: Report,
+    cwd: str = "",
 ) -> Launch | None:
+    """`cwd`: the folder of the unit's file, "" if it is not known."""
     known = _specifiers(unit)
     files = {**unit.files, **files}
     if unit.has("Container"):
         try:
-            return _quadlet(unit, known, files, mounts, report)
+            return _quadlet(unit, known, files, mounts, report, cwd)
         except words.Malformed as error:
             report.refuse(str(error), key="[Container]", hint="podman itself would not take it")
             return None
@@ -168,6 +170,7 @@ def _quadlet(
     files: Mapping[str, str],
     mounts: tuple[tuple[str, str], ...],
     report: Report,
+    cwd: str,
 ) -> Launch | None:
     """A podman .container file: its keys are options of `podman run`."""
 
@@ -197,7 +200,7 @@ def _quadlet(
             options.append((option, words.specifiers(text, known)))
     entrypoint = words.split(get("Entrypoint")) or None
     found = docker.launch(
-        docker.Settings(options, report),
+        docker.Settings(options, report, cwd),
         get("Image"),
         words.split(get("Exec")),
         {},

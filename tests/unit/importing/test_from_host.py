@@ -277,3 +277,13 @@ def test_an_ordinary_user_is_a_risk_that_says_what_mends_it() -> None:
     assert risk.setting == "User=llm, UID 1001" and "loginctl enable-linger" in risk.risk
     spared = from_host({**runs, "ordinary_uid": None}, Asked())
     assert "ipc-user" not in [risk.id for risk in spared.risks]
+
+
+def test_of_a_unit_without_an_engine_the_error_stands_alone() -> None:
+    ssh = unit(name="ssh.service", files={})
+    ssh["texts"] = [["/lib/systemd/system/ssh.service", "[Service]\nExecStart=/usr/sbin/sshd -D\n"]]
+    imported = from_host(found(process=None, unit=ssh, main="sshd"), Asked())
+    assert imported.service is None and not imported.notes and not imported.risks
+    (problem,) = imported.problems
+    assert problem.message == "starts no SGLang server"
+    assert problem.hint.startswith("ssh.service: its main process is sshd, and no engine is inside")

@@ -175,3 +175,39 @@ def test_a_variable_that_env_takes_away() -> None:
         unit("", "/usr/bin/env -u LD_PRELOAD "), "dropped"
     )
     assert "env -u A: takes away what was set before" in told(unit("Environment=A=1", "env -u A "))
+
+
+# -- the wrong unit -------------------------------------------------------------------------------
+def test_of_a_unit_without_an_engine_the_error_stands_alone() -> None:
+    sshd = "[Unit]\nDescription=ssh\n[Service]\nEnvironmentFile=-/etc/default/ssh\nNice=3\n"
+    found = take(f"{sshd}ExecStart=/usr/sbin/sshd -D $OPTS\nRestart=no\n")
+    assert found.service is None and not found.notes and not found.risks
+    assert [p.message for p in found.problems] == ["starts no SGLang server"]
+
+
+# -- each kind of text in its own words -----------------------------------------------------------
+def test_a_relative_folder_of_a_container_file() -> None:
+    text = f"[Container]\nImage={IMAGE}\nVolume=./w:/m\nNetwork=host\nExec={RUN} /m/qwen\n"
+    found = take(text, cwd="/etc/containers/systemd")
+    assert found.service is not None
+    assert found.service["model"]["path"] == "/etc/containers/systemd/w/qwen"
+    assert any("--cwd DIR" in problem.hint for problem in take(text).problems)
+
+
+KEYS = [
+    ("    ipc: host", "ipc host: the engine's processes"),
+    ("    mem_limit: 64g", "mem_limit 64g: opsctl's unit sets no such limit"),
+    ("    ulimits: {memlock: -1}", "ulimits memlock: opsctl's unit sets"),
+    ("    privileged: true", "privileged: the engine needs no rights"),
+    ("    gpus: all", "gpus all: a service has all GPUs"),
+    ("    gpus: [{count: 2}]", "gpus 2: a number of GPUs becomes the first ones"),
+    ("    ports: ['30000']", "ports 30000: docker chose a port"),
+]
+
+
+@pytest.mark.parametrize(("line", "said"), KEYS)
+def test_compose_is_told_by_its_own_keys(line: str, said: str) -> None:
+    text = COMPOSE.replace("    working_dir", f"{line}\n    working_dir")
+    found = take(text)
+    assert any(one.startswith(said) for one in told(found).splitlines())
+    assert "working_dir /m: " in told(found) and "--workdir" not in told(found)

@@ -49,6 +49,9 @@ def settings(text: str) -> list[tuple[str, str]]:
 def test_every_setting_of_every_example(_: str, example: object) -> None:
     text = example.text  # type: ignore[attr-defined]
     found = from_text([("", text)], asked=Asked(version="0.5.9"))
+    if any(str(one).startswith(("starts no", "this starts")) for one in found.problems):
+        assert not found.notes and not found.risks  # the error alone: nothing else is of use
+        return
     report = told(found) + "".join(str(problem) for problem in found.problems)
     assert settings(text)
     for section, key in settings(text):
