@@ -115,6 +115,7 @@ ROOM = (
     ("/var/log", "the journal", 1 * GiB),
     ("/var/cache/opsctl", "the cache of compiled kernels", 4 * GiB),
     ("/var/lib/opsctl", "what opsctl records", 256 * MiB),
+    ("/tmp", "what compilers and ranks write for a while", 64 * MiB),
 )
 # The last is the unit's CacheDirectory=: where it cannot be made, the unit does not start.
 WRITTEN = ("/var/lib/opsctl", "/etc/opsctl", "/etc/systemd/system", "/var/cache/opsctl")

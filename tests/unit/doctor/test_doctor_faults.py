@@ -197,6 +197,7 @@ FAULTS: list[tuple[str, str, Plant, str, set[str]]] = [
     ("disk-readonly", "reference", put("disks|/var/cache/opsctl|readonly", True),
      "/var/cache/opsctl cannot be written", set()),
     ("disk-low", "reference", put("disks|/var/log|free", 200 << 20), "/var/log", set()),
+    ("disk-low", "reference", put("disks|/tmp|free", 1 << 20), "for /tmp", set()),
     ("inodes-out", "reference", put("disks|/var/cache/opsctl|inodes_free", 12),
      "12 inodes", set()),
     # the driver
