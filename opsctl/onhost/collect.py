@@ -132,6 +132,7 @@ def entry(
         "invocation": state.invocation,
         "enabled": state.properties.get("UnitFileState", ""),
         "dropins": state.dropins,
+        "masked": zero.unmasking(state.name, store) if zero.masked(state) else "",
         "release": release,
         "manifest": manifest,
         "taken_over": _taken_over(store, state),

@@ -15,6 +15,7 @@ from opsctl.onhost import files, launch, locks, stage
 from opsctl.onhost.store import Refused, Store
 from opsctl.onhost.systemd import Systemd
 
+PARKS = "parks"  # of a run that is only written down: a boot launches it, or nobody does
 GPUS_BEFORE, DRIVER, UNITS = "gpus", "driver", "units"
 
 
@@ -26,10 +27,16 @@ def park(store: Store, systemd: Systemd, document: Mapping[str, Any]) -> Dict[st
         raise Refused(f"only a start can be parked, not {document.get('op')!r}")
     if systemd.show(locks.guard_unit(store.service)).up:
         raise Refused(f"a guard is at work on {store.service} already", hint="opsctl status")
-    run = launch.prepare(store, systemd, document)
+    run = launch.prepare(store, systemd, {**document, PARKS: True})
     stage.renew(store.places, systemd)
     store.write_parked({"run": run, "reason": document.get("reason"), "since": time.time()})
     return {"parked": True, "run": run}
+
+
+def given_up(store: Store, run: str) -> bool:
+    """Whether a run was parked and never launched: another took its place, and it touched nothing,
+    so that there is no end of it to tell."""
+    return bool(store.run_document(run).get(PARKS)) and not (store.run(run) / "heartbeat").exists()
 
 
 def next_run(store: Store, parked: Mapping[str, Any]) -> str:

@@ -7,6 +7,7 @@ that was stopped for work on the host (parking.py) is started by a guard, too, a
 
 from __future__ import annotations
 
+import shutil
 import sys
 import time
 from contextlib import suppress
@@ -67,13 +68,16 @@ def recover_service(store: Store, systemd: Systemd, launch: Launch) -> None:
 def _without_pending(store: Store, systemd: Systemd, parked: str) -> None:
     """None is there, as nearly always; or it was spoilt, and nobody knows what stands there. A run
     that had only been launched is closed, not begun: by now nobody may expect it any more. So may
-    be the one before it, if the last is of a boot like this. Only `parked` waits for this boot."""
+    be the one before it, if the last is of a boot like this. Only `parked` waits for this boot; one
+    that was parked before it, and never launched, goes without a word."""
     if store.pending_is_there():
         if store.confirmed():
             _put_in_place(store, systemd, store.confirmed())
         store.remove_pending()
     for run in store.runs()[:2]:
-        if run != parked and not ending.over(store, run):
+        if run != parked and parking.given_up(store, run):
+            shutil.rmtree(store.run(run), ignore_errors=True)
+        elif run != parked and not ending.over(store, run):
             cause = "the host lost power or was restarted before anything was touched"
             result = ending.untouched(store, run, cause)
             ending.close(store, run, store.run_document(run), result)

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple
 
 from opsctl.onhost import files, theirs
+from opsctl.onhost.doctor.fault import Problem
 from opsctl.onhost.store import ZERO, Refused, Store
 from opsctl.onhost.systemd import Systemd, UnitState
 
@@ -17,7 +18,19 @@ _KEY = re.compile(r"--(?:admin-)?api-key\b")
 _OF_THE_NAME = re.compile(r"%[inNpjJ]")  # specifiers of systemd.unit(5)
 
 
-def _demand_free(unit: str, state: UnitState) -> None:
+def masked(state: UnitState) -> bool:
+    return state.load == "masked" or state.properties.get("UnitFileState") == "masked"
+
+
+def unmasking(unit: str, own: Optional[Store] = None) -> str:
+    """What to type. A mask in the folder of our units stands where the unit file would: it was put
+    in its place by hand, and without it nothing is left there to start."""
+    gone = own is not None and os.path.islink(str(own.unit_path))
+    more = f", then opsctl deploy {own.service}" if own is not None and gone else ""
+    return f"systemctl unmask {unit}{more}"
+
+
+def _demand_free(unit: str, state: UnitState, own: Optional[Store] = None) -> None:
     """Raises Refused if no unit of ours may stand there: somebody masked it, and does not want it
     to start (one that runs may not have been reloaded since); or the name is only a link to
     another unit, which would run on beside ours."""
@@ -27,8 +40,8 @@ def _demand_free(unit: str, state: UnitState) -> None:
             hint=f"take the name away: rm /etc/systemd/system/{unit}; systemctl daemon-reload; "
             f"and write takes_over: {state.alias_of} into the description",
         )
-    if state.load == "masked" or state.properties.get("UnitFileState") == "masked":
-        raise Refused(f"{unit} is masked", hint=f"systemctl unmask {unit}")
+    if masked(state):
+        raise Refused(f"{unit} is masked", hint=unmasking(unit, own))
 
 
 def standing_unit(store: Store, state: UnitState) -> Optional[bytes]:
@@ -36,7 +49,7 @@ def standing_unit(store: Store, state: UnitState) -> Optional[bytes]:
 
     Raises Refused: see `_demand_free`.
     """
-    _demand_free(store.unit, state)
+    _demand_free(store.unit, state, store)
     for path in staying(store, state):
         if _COMMAND.search(files.read(Path(path)) or b""):
             raise Refused(
@@ -92,7 +105,8 @@ def refusal(store: Store, systemd: Systemd, takes_over: str = "") -> List[str]:
             if content is None and takes_over:
                 _other(systemd, takes_over)
     except Refused as error:
-        return [f"{error}; {error.hint}" if error.hint else str(error)]
+        text = f"{error}; {error.hint}" if error.hint else str(error)
+        return [Problem(text, error.hint)]
     return []
 
 

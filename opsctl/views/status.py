@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from opsctl.errors import OpsctlError, Unreachable
+from opsctl.onhost.model import waits
 from opsctl.views.document import Said, expected_ranks, overridden, seen_ranks, start_ranks
 from opsctl.views.figures import NONE, brief, count, gb, gib, short, span
 from opsctl.views.fold import Listing
@@ -57,7 +58,7 @@ def _row(name: str, answer: Mapping[str, Any], service: Mapping[str, Any]) -> tu
     return (
         name,
         service["service"],
-        str(service.get("state") or NONE),
+        _state(service),
         release(service),
         str(service.get("health") or "unknown"),
         ranks(service),
@@ -69,6 +70,15 @@ def _row(name: str, answer: Mapping[str, Any], service: Mapping[str, Any]) -> tu
     )
 
 
+def _state(service: Mapping[str, Any]) -> str:
+    """As systemd tells it; but one that only waits to be started again is not on its way."""
+    if service.get("masked") and service.get("state") == "inactive":
+        return "masked"
+    if waits(str(service.get("sub") or "")):
+        return str(service["sub"])
+    return str(service.get("state") or NONE)
+
+
 def release(service: Mapping[str, Any]) -> str:
     known = service.get("release") or {}
     running = known.get("running")
@@ -76,6 +86,8 @@ def release(service: Mapping[str, Any]) -> str:
         return NONE
     if known.get("edited"):
         return "edited by hand"
+    if running == "0" and service.get("masked"):
+        return NONE
     if running == "0":
         return "0 (not by opsctl)"
     word = "confirmed" if running == known.get("confirmed") else "not confirmed"
@@ -113,7 +125,7 @@ def pools(service: Mapping[str, Any]) -> str:
 
 def note(service: Mapping[str, Any]) -> str:
     """What an operator must know before he touches this service."""
-    said = []
+    said = [f"masked: {mend}"] if (mend := service.get("masked")) else []
     if left_over(service):
         said.append("a run has ended unwatched: `opsctl watch` shows how")
     elif lock := service.get("lock"):
@@ -150,7 +162,17 @@ def note(service: Mapping[str, Any]) -> str:
 _STYLES = {
     "green": ("active", "ok", "pass"),
     "yellow": ("activating", "starting", "inconclusive", "unknown"),
-    "red": ("failed", "inactive", "absent", "unhealthy", "unreachable", "error", "fail"),
+    "red": (
+        "failed",
+        "auto-restart",
+        "masked",
+        "inactive",
+        "absent",
+        "unhealthy",
+        "unreachable",
+        "error",
+        "fail",
+    ),
 }
 
 

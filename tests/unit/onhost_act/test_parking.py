@@ -94,6 +94,30 @@ def test_it_waits_for_what_comes_up_beside_it_and_no_longer(parked: Any) -> None
     assert notes == ["waits: fabric manager is activating"]
 
 
+@pytest.mark.parametrize("by_hand", [False, True])
+def test_a_run_that_was_parked_and_never_launched_is_no_failure(
+    tmp_path: Path, by_hand: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A roll was interrupted; then another parked the service anew, or an operator started it."""
+    host = crashes.bare(tmp_path)
+    crashes.deployed(host)
+    monkeypatch.setattr(parking.stage, "renew", lambda *_: None)
+    monkeypatch.setattr(parking.launch, "_own_lock", lambda *_: None)
+    run = {"op": "start", "service": "kimi", "target": None, "owner": "me", "reason": "driver"}
+    host.systemd.stop("")
+    parking.park(host.store, host.systemd, {**run, "run": "x-interrupted"})
+    if by_hand:
+        host.ask("start", None, "y-by-hand")
+        assert host.guard("y-by-hand")["outcome"] == "confirmed"
+    else:
+        parking.park(host.store, host.systemd, {**run, "run": "y-again"})
+    boot(host, Returning())
+    assert host.store.parked() is None
+    audit = parking.files.json_lines((host.store.var / "history.jsonl").read_bytes())
+    told = [(e["run"], e["outcome"]) for e in audit if e["op"] == "start"]
+    assert told == [("y-by-hand" if by_hand else "y-again", "confirmed")]
+
+
 def test_a_start_that_an_operator_asks_for_unparks_it(parked: Any) -> None:
     parked.ask("start", None, "by-hand")
     assert parked.guard("by-hand")["outcome"] == "confirmed"

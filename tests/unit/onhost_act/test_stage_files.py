@@ -251,7 +251,13 @@ def test_what_could_not_be_kept_is_told_too(places: Places) -> None:
 
     masked: Any = Masked(places)
     words = "sglang-kimi.service is masked; systemctl unmask sglang-kimi.service"
-    assert stage(places, masked, bundle(), True)["problems"] == [words]
+    told = stage(places, masked, bundle(), True)
+    assert told["problems"] == [words]
+    assert told["hints"] == ["systemctl unmask sglang-kimi.service"]
+    places.units.mkdir(parents=True, exist_ok=True)
+    (places.units / "sglang-kimi.service").symlink_to("/dev/null")
+    told = stage(places, masked, bundle(), True)  # the mask took the unit file's place
+    assert told["hints"] == ["systemctl unmask sglang-kimi.service, then opsctl deploy kimi"]
 
 
 @pytest.mark.parametrize(

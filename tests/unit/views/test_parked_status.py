@@ -13,3 +13,17 @@ def test_a_parked_service_says_what_starts_it() -> None:
         "host well, or now: opsctl start kimi"
     )
     assert "stopped for" not in status.note({**service, "parked": None})
+
+
+def test_a_masked_unit_says_so_and_what_brings_it_back() -> None:
+    mend = "systemctl unmask sglang-kimi.service, then opsctl deploy kimi"
+    release = {"running": "0", "edited": False}
+    service = {"service": "kimi", "state": "inactive", "release": release, "masked": mend}
+    (row,) = status.rows({"h1": {"services": [service], "time": 0.0}})
+    assert row[2:4] == ("masked", "–") and row[-1] == f"masked: {mend}"
+
+
+def test_a_unit_that_is_started_over_and_over_is_not_told_as_on_its_way() -> None:
+    service = {"service": "kimi", "state": "activating", "sub": "auto-restart"}
+    (row,) = status.rows({"h1": {"services": [service], "time": 0.0}})
+    assert row[2] == "auto-restart"
