@@ -25,7 +25,7 @@ def telling(words: Callable[[], str]) -> Iterator[None]:
         for one in SIGNALS:
             signal.signal(one, signal.SIG_IGN)  # the second that Ansible sends must not cut it off
         os.write(_STDERR, f"\n{words()}\n".encode())
-        old = before[number]
+        old = before[signal.Signals(number)]
         if callable(old):
             old(number, frame)
         os._exit(1)

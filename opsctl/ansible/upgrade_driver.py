@@ -48,7 +48,8 @@ class ActionModule(Action):
     _requires_connection = False
 
     def run(self, tmp: Any = None, task_vars: Any = None) -> dict[str, Any]:
-        return retyped(super().run(tmp, task_vars), typed.again(sys.argv, BOOK))
+        found: dict[str, Any] = retyped(super().run(tmp, task_vars), typed.again(sys.argv, BOOK))
+        return found
 
     def act(self) -> dict[str, Any]:
         refuse_limit(self.task_vars)

@@ -1,4 +1,5 @@
-"""In which order services are touched: the canary alone, then one at a time, as the inventory says.
+"""In which order services are touched: the canary alone, then one at a time, as the inventory says;
+hosts with a service that does not run come before those that serve (plan.py).
 
 One at a time, since a start costs many minutes of a replica and a fault of the release shows on
 the first: what failed there must not be tried on the next.

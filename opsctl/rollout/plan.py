@@ -65,7 +65,41 @@ def draw(
                 actions.append(decide(op, host, name, state, (wanted or {}).get((host, name))))
             except OpsctlError as error:
                 wrong[host, name] = error
+    if op not in ("start", "stop"):
+        actions = _down_first(actions, said, canary)
     return Plan(op, tuple(actions)), wrong
+
+
+def _down_first(
+    actions: Sequence[Action],
+    said: Mapping[str, Mapping[str, Any] | OpsctlError],
+    canary: str | None,
+) -> list[Action]:
+    """After the canary come hosts with a service that does not run: what keeps it down must not
+    reach one that serves, and nothing more is missed while it is tried. A canary that serves is
+    taken down for it all the same, and that is told."""
+    down: dict[Key, str] = {}
+    for action in actions:
+        state = states_of(said[action.host]).get(action.service) or {}
+        if state.get("state", "absent") != "absent" and not is_up(state):
+            down[action.key] = activity(state)
+    hosts = {host for host, _ in down}
+    found = sorted(actions, key=lambda a: (a.host != canary, a.host not in hosts))
+    return [
+        replace(a, reason=a.reason + _meanwhile(a, down))
+        if a.restarts and a.host == canary and a.key not in down
+        else a
+        for a in found
+    ]
+
+
+def _meanwhile(action: Action, down: Mapping[Key, str]) -> str:
+    others = [
+        f"{host} ({how})"
+        for (host, name), how in down.items()
+        if name == action.service and host != action.host
+    ]
+    return f"; meanwhile {action.service} does not run on {', '.join(others)}" if others else ""
 
 
 def states_of(answer: Mapping[str, Any] | OpsctlError) -> dict[str, State]:

@@ -78,7 +78,7 @@ def planned(
     canary: str | None = None,
 ) -> Planned:
     """`said`: what staging found on each host, without changing anything there, or why it found
-    nothing. The order is that of the rollout: the canary, then as the inventory has it."""
+    nothing. The order is that of the rollout (order.py)."""
     staged = {
         (one.host, one.service): one
         for found in said.values()

@@ -258,3 +258,27 @@ def test_where_nothing_is_done_a_hand_on_the_host_is_told_all_the_same() -> None
     assert (told.host, told.reason) == (
         "h1", "no restart: nothing changed; but on the host drop-ins change the unit: /x.conf",
     )  # fmt: skip
+
+
+@pytest.mark.parametrize("down", [state(active="failed"), LOOPS, state(active="inactive")])
+@pytest.mark.parametrize("op", ["restart", "swap"])
+def test_a_host_whose_service_does_not_run_comes_before_those_that_serve(
+    op: Any, down: dict[str, Any]
+) -> None:
+    names = ["h1", "h2", "h3"]
+    services = {name: ["kimi"] for name in names}
+    wanted = {(name, "kimi"): Wanted(NEW) for name in names}
+    answers = {"h1": said(state()), "h2": said(state()), "h3": said(down)}
+    plan = make(op, services, answers, wanted)
+    assert [a.host for a in plan.actions] == ["h3", "h1", "h2"]
+    assert all("meanwhile" not in a.reason for a in plan.actions)
+    tried = make(op, services, answers, wanted, canary="h2")
+    assert [a.host for a in tried.actions] == ["h2", "h3", "h1"]
+    assert "; meanwhile kimi does not run on h3 (" in tried.actions[0].reason
+
+
+def test_a_host_where_nothing_was_deployed_yet_keeps_its_place() -> None:
+    services = {"h1": ["kimi"], "h2": ["kimi"]}
+    wanted = {(name, "kimi"): Wanted(NEW) for name in services}
+    plan = make("swap", services, {"h1": said(state()), "h2": said(ABSENT)}, wanted)
+    assert [a.host for a in plan.actions] == ["h1", "h2"]
