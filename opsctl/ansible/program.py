@@ -15,7 +15,10 @@ from opsctl.remote.onhost import no_python, python
 
 # What each program imports, in the order of the imports; each module is put under its full name
 # before the next one runs.
-_CONVERGE = ("opsctl.onhost.files", "opsctl.ansible.target.converge")
+_CONVERGE = (
+    *(f"opsctl.onhost.{name}" for name in ("files", "model", "systemd", "logins")),
+    "opsctl.ansible.target.converge",
+)
 _GPUS = ("opsctl.onhost.asking", "opsctl.onhost.hostfacts", "opsctl.onhost.gpus")
 _MODEL = ("opsctl.onhost.modelcheck", "opsctl.ansible.target.fetched")
 # The fetch of a model is a file on the host, since it outlives the connection.
