@@ -42,6 +42,7 @@ def _problems(name: str, service: Service, found: Sequence[rules.Finding]) -> li
             service=name,
             key=f"flags.{one.flag}",
             value=_shown(service.flags[one.flag]) if one.flag in service.flags else "",
+            hint=one.hint,
         )
         for one in found
     ]

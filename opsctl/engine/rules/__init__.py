@@ -54,7 +54,8 @@ RULES: tuple[Rule, ...] = tuple(rule for theme in THEMES for rule in theme.rules
 @dataclass(frozen=True)
 class Finding:
     """A rule that holds. `flag`: where to show it. `becomes`: of a rewrite, the new values; None
-    where the value goes. `contradicts`: a value that the owner wrote is not the one that counts."""
+    where the value goes. `contradicts`: a value that the owner wrote is not the one that counts.
+    `hint`: what to change, where that is not the flag that the text speaks of."""
 
     rule: str
     kind: str
@@ -62,6 +63,7 @@ class Finding:
     text: str
     becomes: Mapping[str, Any] = field(default_factory=dict)
     contradicts: bool = False
+    hint: str = ""
 
 
 @dataclass(frozen=True)
@@ -102,6 +104,7 @@ def judge(facts: Facts) -> Judged:
             continue
         found.append(_finding(rule, view, becomes))
         view.changed.update(becomes)
+        view.by.update(dict.fromkeys(becomes, rule))
     flags = {**facts.flags, **view.changed}
     left = {name: value for name, value in flags.items() if value is not None}
     return Judged(left, tuple(found), facts.version in _checked())
@@ -144,22 +147,38 @@ def _checked() -> frozenset[str]:
 
 def _finding(rule: Rule, view: View, becomes: Mapping[str, Any], flag: str = "") -> Finding:
     why = rule.why.format_map(view)
+    made = _made(rule, view) if rule.kind in (REFUSE, LATER) else {}
+    causes = [name for earlier in made.values() for name in earlier.flags if name not in made]
+    for name, earlier in made.items():
+        why += f"; the engine sets {name} {_said(view[name])} by itself: {earlier.when}"
     if not flag:
-        written = [name for name in (*becomes, *rule.flags) if view.written(name)]
+        written = [name for name in (*becomes, *rule.flags, *causes) if view.written(name)]
         flag = written[0] if written else next(iter(becomes), rule.flags[0])
     version = view.facts.version
     if rule.kind == REFUSE:
         text = f"SGLang {version} would refuse to start: {why}"
     elif rule.kind == REWRITE:
-        made = " and ".join(f"{name} {_said(value)}" for name, value in becomes.items())
-        text = f"SGLang {version} goes on with {made}: {why}"
+        new = " and ".join(f"{name} {_said(value)}" for name, value in becomes.items())
+        text = f"SGLang {version} goes on with {new}: {why}"
     elif rule.kind == IGNORED:
         text = f"has no effect in SGLang {version}: {why}"
     else:
         text = f"SGLang {version} starts with this and fails later: {why}"
-    return Finding(
-        rule.id, rule.kind, flag, text, becomes, any(view.written(name) for name in becomes)
-    )
+    mine = [n for n in dict.fromkeys((*rule.flags, *causes)) if view.written(n)]
+    hint = f"change {' or '.join(mine)}" if made and mine else ""
+    contradicts = any(view.written(name) for name in becomes)
+    return Finding(rule.id, rule.kind, flag, text, becomes, contradicts, hint)
+
+
+def _made(rule: Rule, view: View) -> dict[str, Rule]:
+    """Flags whose values an earlier rule set, and this one would not hold without → that rule."""
+    found = {}
+    for name in (n for n in rule.flags if n in view.by):
+        value = view.changed.pop(name)
+        if not rule.judge(view):
+            found[name] = view.by[name]
+        view.changed[name] = value
+    return found
 
 
 def _said(value: Any) -> str:

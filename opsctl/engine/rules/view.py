@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from opsctl.engine.advisories.facts import Facts
 from opsctl.engine.advisories.versions import key
 from opsctl.engine.catalogue import Catalogue, catalogue
 from opsctl.engine.rules import shared
+
+if TYPE_CHECKING:
+    from opsctl.engine.rules.rule import Rule
 
 _YES = ("1", "true", "yes", "y", "on")
 
@@ -21,6 +24,7 @@ class View(Mapping[str, Any]):
         self.facts = facts
         self.catalogue: Catalogue = catalogue(facts.version)
         self.changed: dict[str, Any] = {}
+        self.by: dict[str, Rule] = {}  # which rule changed it last
 
     def __getitem__(self, name: str) -> Any:
         if name in self.changed:

@@ -36,6 +36,31 @@ def test_no_replicas_at_all(version: str, rules_of: list[str]) -> None:
     assert [f.rule for f in found] == rules_of
 
 
+# (version, flags, the flag that nobody wrote so, what set it, what to change)
+BY_ITSELF = [
+    ("0.5.9", {"disaggregation-mode": "decode", "enable-hierarchical-cache": True},
+     "disable-radix-cache on", "a decode server", "enable-hierarchical-cache or "
+     "disaggregation-mode"),
+    ("0.5.9", {"decode-attention-backend": "trtllm_mha", "chunked-prefill-size": 4},
+     "page-size 64", "trtllm_mha", "chunked-prefill-size or decode-attention-backend"),
+    ("0.5.16", {"enable-two-batch-overlap": True, "moe-a2a-backend": "ascend_tp"},
+     "moe-a2a-backend none", "moe-a2a-backend ascend_tp",
+     "enable-two-batch-overlap or moe-a2a-backend"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("version", "flags", "made", "when", "change"), BY_ITSELF)
+def test_a_value_that_nobody_wrote_is_told_with_what_set_it(
+    version: str, flags: dict[str, Any], made: str, when: str, change: str
+) -> None:
+    [finding] = rules.judge(rules.Facts(version, flags)).refusals
+    assert f"; the engine sets {made} by itself: {when}" in finding.text
+    assert finding.hint == f"change {change}"
+    [plain] = rules.judge(rules.Facts("0.5.9", {"chunked-prefill-size": 1000, "page-size": 64})
+                          ).refusals  # fmt: skip
+    assert "by itself" not in plain.text and not plain.hint
+
+
 def test_a_rewrite_says_what_it_becomes() -> None:
     flags = {"enable-hierarchical-cache": True, "hicache-mem-layout": "page_first_direct"}
     [(kind, flag, text)] = said("0.5.9", flags)
