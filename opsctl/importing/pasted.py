@@ -8,6 +8,7 @@ import re
 from itertools import pairwise
 
 from opsctl.importing.model import Report
+from opsctl.importing.shell import Unreadable, commands
 from opsctl.importing.shell.words import Lit, Word
 
 _COMMAND = (
@@ -19,6 +20,7 @@ _PROMPT = re.compile(
     + r"|\$[ \t]+(?=\S))",
     re.MULTILINE,
 )
+_SHOWN = re.compile(r"\$|[\w.-]+@[\w.-]+:\S{0,80}[$#]")  # a prompt of one word
 _FENCE = re.compile(r"[ \t]*(```|~~~)[^\n]*")
 _ROOT = re.compile(r"^#[ \t]+" + _COMMAND)
 # What comes along from pages, and nobody sees.
@@ -50,9 +52,24 @@ def pasted(text: str, report: Report) -> str:
     elif not first and sum(_ROOT.match(line) is not None for line in kept) == 1:
         kept = [line[1:].lstrip() if _ROOT.match(line) else line for line in kept]
     if kept != lines:
-        report.note("dropped", "prompts and fences", "they were copied along; no part of a command")
         found = "\n".join(kept) + "\n"
-    return _typed(found, report)
+    bare = _unprompted(found)
+    if kept != lines or bare != found:
+        report.note("dropped", "prompts and fences", "they were copied along; no part of a command")
+    return _typed(bare, report)
+
+
+def _unprompted(text: str) -> str:
+    """Without the prompts before some of its commands: there they stand where a shell reads the
+    name of a program, and so in nobody's quotes."""
+    try:
+        firsts = [simple.words[0] for simple in commands(text) if simple.words]
+    except Unreadable:
+        return text
+    for word in sorted(firsts, key=lambda word: -word.start):
+        if _SHOWN.fullmatch(text, word.start, word.end):
+            text = text[: word.start] + " " * (word.end - word.start) + text[word.end :]
+    return text
 
 
 def _typed(text: str, report: Report) -> str:

@@ -19,6 +19,9 @@ PLAIN: dict[str, Any] = {"model": {"path": "/m"}, "engine": {"version": "0.5.9"}
         f"# start it\n$ {RUN}",
         f"\n# one\n# two\n\n$ {RUN}\n",
         f"u@h:~$ # start it\nu@h:~$ {RUN}",
+        f"export\n$ {RUN}",
+        f"mkdir -p /x\nu@h:~$ {RUN}",
+        f"echo start && \\\n$ {RUN}",
         f"# {RUN}",  # a root's prompt
         "# python -m sglang.launch_server \\\n  --model-path /m",
         f"```bash\n# here\n$ {RUN}\n```",
@@ -30,6 +33,14 @@ PLAIN: dict[str, Any] = {"model": {"path": "/m"}, "engine": {"version": "0.5.9"}
 )
 def test_what_comes_along_is_taken_away(text: str) -> None:
     assert service(text) == PLAIN
+
+
+def test_what_only_looks_like_a_prompt_is_a_value() -> None:
+    assert service(f"mkdir /x\n{RUN} --revision 'a\n$ b'")["flags"] == {"revision": "a\n$ b"}
+
+
+def test_prose_before_a_prompt_is_named() -> None:
+    assert "also runs Start (line 1)" in refusals(f"Start it so:\n$ {RUN}")
 
 
 def test_a_comment_beside_a_command_is_none() -> None:
