@@ -170,7 +170,10 @@ def driver(version: str) -> float | None:
 def _shares(case: Case) -> dict[str, float]:
     """What the engine takes otherwise than a reader of the flags would think, as it is reckoned
     with: whatever has no figures."""
-    set_ = settings(case)
+    try:
+        set_ = settings(case)
+    except NoForecast:
+        return {}
     given = case.flags.get("mem-fraction-static") is not None
     known: dict[str, Callable[[], float]] = {
         "images_share": lambda: images_share(case, set_),
