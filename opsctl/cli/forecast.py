@@ -94,7 +94,8 @@ def forecast(
         str | None,
         typer.Option(
             metavar="SIZE",
-            help="With --fit: GPU memory that must be left for activations. Default: 5GiB.",
+            help="GPU memory that must be left for activations. Default: 5GiB where "
+            "mem-fraction-static is written.",
         ),
     ] = None,
     compare: Annotated[

@@ -75,7 +75,9 @@ class Question:
     """`entry`: the service as it is written. `facts`: the host's answer, or what stands for it.
     `calibration`: figures that go over memory.calibration of the description; `sets`: KEY=VALUE
     over the description, and what the typed figures are about. `journal`: of an earlier start.
-    `notes`: what was assumed. `base`: the entry before one host's own changes, if it has some."""
+    `notes`: what was assumed. `base`: the entry before one host's own changes, if it has some.
+    `headroom`, `gpu_headroom`: bytes of RAM and of a GPU that must be left; None: as described, and
+    as every forecast is judged."""
 
     name: str
     entry: Mapping[str, Any]
@@ -85,6 +87,8 @@ class Question:
     journal: str = ""
     notes: tuple[str, ...] = ()
     base: Mapping[str, Any] | None = None
+    headroom: int | None = None
+    gpu_headroom: int | None = None
 
     def asked(self, more: Sequence[str] = ()) -> Asked:
         """Of the description with `sets` and `more` over it. Raises SpecError with all that is
@@ -147,7 +151,13 @@ class Question:
         whole, sized = weighed(whole, size)
         whole, seen = _sized(whole), whole.measured
         told = (*seen.notes, *asked.notes, *notes, *more, *sized)
-        return replace(whole, measured=replace(seen, notes=told))
+        least = whole.min_available if self.headroom is None else self.headroom
+        return replace(
+            whole,
+            measured=replace(seen, notes=told),
+            min_available=least,
+            gpu_headroom=self.gpu_headroom,
+        )
 
     def _changed(
         self, sets: Sequence[str], manifest: Mapping[str, Any]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any
 
@@ -20,6 +20,7 @@ from opsctl.forecast.outlook import Outlook, outlook
 from opsctl.forecast.presumed import presumed
 from opsctl.forecast.question import Question
 from opsctl.forecast.remedies import remedies
+from opsctl.forecast.slack import demanded
 from opsctl.forecast.solve import (
     FRACTION,
     KNOBS,
@@ -33,14 +34,14 @@ from opsctl.forecast.solve import (
 )
 from opsctl.forecast.standpoints import values
 from opsctl.forecast.values import Case, NoForecast, NoRoom, NoStart, Room
+from opsctl.onhost.expect import gib
 from opsctl.spec.kinds import FEW, Size
 
 
 @dataclass(frozen=True, slots=True)
 class Wish:
-    """`fit`: a key, or "". `headroom` None: memory.min_available; `gpu_headroom` None: as
-    every forecast is judged. `variants` None: no comparison,
-    else more of them than the usual ones."""
+    """`fit`: a key, or "". `headroom`, `gpu_headroom`: see Question. `variants` None: no
+    comparison, else more of them than the usual ones."""
 
     fit: str = ""
     headroom: int | None = None
@@ -92,17 +93,10 @@ def wish(
     explain: bool,
 ) -> Wish:
     """As it was typed. Raises Refused for a key that cannot be fitted, for what is no size or no
-    KEY=VALUE, and for a headroom that nothing is fitted to."""
+    KEY=VALUE."""
     key = knob(fit).flag if fit is not None else ""
     least = None if headroom is None else _size("--headroom", headroom)
     least_gpu = None if gpu_headroom is None else _size("--gpu-headroom", gpu_headroom)
-    if not key and variants is None and (headroom, gpu_headroom) != (None, None):
-        option = "--headroom" if headroom is not None else "--gpu-headroom"
-        raise Refused(
-            f"{option} counts only with --fit or --compare; the verdict demands "
-            "memory.min_available of RAM",
-            hint=f"{option} … --fit {FRACTION}, or --set memory.min_available=SIZE",
-        )
     for part in (part for text in variants or () for part in text.split() or [text]):
         if "=" not in part:
             raise Refused(
@@ -131,12 +125,13 @@ def _size(option: str, text: str) -> int:
 
 def tell(question: Question, wish: Wish, host: str = "") -> Told:
     """Raises SpecError for what is wrong in the description."""
+    question = replace(question, headroom=wish.headroom, gpu_headroom=wish.gpu_headroom)
 
     def ask(sets: Sequence[str]) -> Outlook:
         return outlook(question, sets)
 
     def fit(sets: Sequence[str], key: str) -> Solved:
-        found = solved_of(question, key, sets, wish.headroom, wish.gpu_headroom)
+        found = solved_of(question, key, sets)
         if found.value is not None:
             ask((*sets, *found.sets))  # the engine may refuse it for another reason
         return found
@@ -190,21 +185,31 @@ def _helping(
     return remedies(flags, ask, lambda other: solved_of(question, other), key)
 
 
-def solved_of(
-    question: Question,
-    key: str,
-    sets: Sequence[str] = (),
-    headroom: int | None = None,
-    gpu_headroom: int | None = None,
-) -> Solved:
-    """The largest value of a key, under `sets`; see Wish for the headrooms."""
+def solved_of(question: Question, key: str, sets: Sequence[str] = ()) -> Solved:
+    """The largest value of a key, under `sets`."""
     case = question.case(sets)
     beside = (*sets, *turned(key, case.flags))
     known = values(question, key, sets)
     other = question.case((*beside, probe(key, known)))
-    least = case.min_available if headroom is None else headroom
     exact = () if key in (RATIO, SIZE) else tuple(_cases(question, key, beside, known))
-    return solve(case, key, least, gpu_headroom, other, exact)
+    found = solve(case, key, case.min_available, case.gpu_headroom, other, exact)
+    if found.value is None or not (options := _less(question, case, found)):
+        return found
+    note = f"a forecast without {options} demands more: --set takes the same"
+    return replace(found, notes=(*found.notes, note))
+
+
+def _less(question: Question, case: Case, found: Solved) -> str:
+    """Headrooms that were typed and are less than is demanded without."""
+    usual = int(question.asked().manifest["memory"]["min_available"])
+    plain = replace(case, gpu_headroom=None, flags={**case.flags, found.key: found.value})
+    asked = (
+        ("--headroom", question.headroom, usual),
+        ("--gpu-headroom", question.gpu_headroom, demanded(plain)),
+    )
+    return " and ".join(
+        f"{option} {gib(size)}" for option, size, more in asked if size is not None and size < more
+    )
 
 
 def _cases(

@@ -189,8 +189,6 @@ def test_a_table_that_fills_the_gpu_is_named(asked):
         (("--gpu-total", 81559), "--gpu-total 79.65, if 81559 are MiB"),
         (("--gpu-free-after", 21000), "is in GiB, and more than any GPU has"),
         (("--ram-total", 2_000_000), "more than any host has"),
-        (("--headroom", "8GiB"), "--headroom counts only with --fit or --compare"),
-        (("--gpu-headroom", "8GiB"), "--gpu-headroom counts only with --fit or --compare"),
         (("foo", "--compare"), "--compare: 'foo' is not KEY=VALUE"),
         (("tp-size=2 foo", "--compare"), "--compare: 'foo' is not KEY=VALUE"),
         (("two.yml",), "next: opsctl forecast two.yml"),
@@ -237,6 +235,25 @@ def test_a_largest_ratio_says_all_that_has_to_be_set(asked):
     assert fit["set"] == [
         "enable-hierarchical-cache=true", "hicache-size=null", f"hicache-ratio={fit['value']:g}"
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("key", "option", "size"),
+    [
+        ("mem-fraction-static", "--gpu-headroom", "1GiB"),
+        ("hicache-ratio", "--headroom", "1GiB"),
+    ],
+)
+def test_a_smaller_headroom_holds_for_a_set_too(asked, key, option, size):
+    given = (*CARD, *FREE, *RAM, "-o", "json")
+    found = json.loads(asked.run(*given, "--fit", key, option, size).stdout)["fit"]
+    assert any(f"without {option} 1.00 GiB demands more" in note for note in found["notes"])
+    sets = [word for part in found["set"] for word in ("--set", part)]
+    plain = json.loads(asked.run(*given, *sets).stdout)["verdict"]
+    assert plain != "fits"
+    assert json.loads(asked.run(*given, *sets, option, size).stdout)["verdict"] == "fits"
+    larger = json.loads(asked.run(*given, "--fit", key, option, "32GiB").stdout)["fit"]
+    assert not any("demands more" in note for note in larger["notes"])
 
 
 def test_a_largest_value_of_what_is_not_known_names_the_easiest_figure(asked):

@@ -235,5 +235,5 @@ def test_a_context_that_is_described_is_judged_as_it_was_seen():
 def test_a_headroom_of_the_gpu_is_demanded_of_a_start_that_was_seen_too():
     entry = {**KIMI, "flags": {"tp-size": 8, "mem-fraction-static": 0.88}}
     asked = question(entry, "Kimi-K2.5", gpus=8, **PRO, gpu_tokens=159277)
-    found = solved_of(asked, "context-length", gpu_headroom=30 * GiB)
+    found = solved_of(replace(asked, gpu_headroom=30 * GiB), "context-length")
     assert found.value is None and "30.00 GiB for activations are demanded" in found.limits[0]
