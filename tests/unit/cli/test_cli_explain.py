@@ -207,6 +207,26 @@ def test_completion_in_bash(words, offered, folder):
     assert complete(bash(words), folder) == offered
 
 
+# (file, its text, what is typed before, the word, what is offered)
+INVENTORIES = [
+    ("inventory/group_vars/all.yml", 'sglang_services:\n  k:\n    engine: {version: "0.5.3"}\n',
+     [], "enable-deepep-", ["enable-deepep-moe"]),
+    ("inventory/group_vars/all.yml", "# version: 0.5.3\nsglang_version: 0.5.9\n",
+     [], "nsa-p", ["nsa-prefill-backend", "nsa-prefill-cp-mode"]),
+    ("hosts.yml", '{"all": {"vars": {"s": {"engine": {"version": "0.5.9"}}}}}',
+     ["-i", "hosts.yml"], "nsa-d", ["nsa-decode-backend"]),
+    ("inventory/hosts.yml", "version: 550.54.14\n", [], "nsa-p", []),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "text", "before", "word", "offered"), INVENTORIES)
+def test_completion_knows_the_services_releases(name, text, before, word, offered, tmp_path):
+    (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+    (tmp_path / name).write_text(text)
+    words = ["opsctl", *before, "config", "explain", word]
+    assert complete(bash(words), tmp_path) == offered
+
+
 def test_completion_in_a_shell_that_keeps_words_whole(folder):
     words = ["opsctl", "forecast", "kimi.yml", "--set", "hicache-io-backend=k"]
     offered = ["hicache-io-backend=kernel", "hicache-io-backend=kernel_ascend"]
