@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import json
 import os
 import subprocess
 import sys
@@ -9,7 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from opsctl.importing.unit import envfile
 from opsctl.onhost import owners, process, running
+from opsctl.onhost.systemd import UnitState
 
 ID = "3f" * 32
 
@@ -211,3 +215,21 @@ def test_the_files_of_our_own_secrets_are_read_and_nobody_elses() -> None:
     ours = f"[Unit]\nX-OpsctlRelease=ab\n[Service]\n{line}\n{others}\n"
     assert running._credentials([["p", ours]]) == [line.partition(":")[2]]
     assert running._credentials([["p", f"[Service]\n{line}\n"]]) == []
+
+
+class Manager:
+    def show(self, name: str) -> UnitState:
+        return UnitState(name=name, load="loaded", active="active")
+
+
+def test_a_file_of_variables_arrives_with_the_bytes_that_systemd_refuses(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Sealed and opened again: what judges the file must see that it is no UTF-8 text."""
+    path = tmp_path / "a.env"
+    path.write_bytes(b"A=\xff\n")
+    told = {"EnvironmentFiles": f"{path} (ignore_errors=no)"}
+    monkeypatch.setattr(running, "_shown", lambda name: told)
+    unit = running._unit(Manager(), "llm.service")  # type: ignore[arg-type]
+    there = json.loads(base64.b64decode(unit["sealed"]))["files"][str(path)]
+    assert envfile.read(there).refused == "holds bytes that are no UTF-8 text"
