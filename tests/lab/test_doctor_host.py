@@ -7,6 +7,7 @@ are planted as texts (tests/unit/doctor).
 
 from __future__ import annotations
 
+import base64
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -49,9 +50,7 @@ def host(lab_host: Any) -> Any:
 
 def described(**changes: Any) -> dict[str, Any]:
     manifest = json.loads(
-        guarding.base64.b64decode(
-            next(f["b64"] for f in GOOD["files"] if f["path"] == "release.json")
-        )
+        base64.b64decode(next(f["b64"] for f in GOOD["files"] if f["path"] == "release.json"))
     )
     return {**manifest, "user": "games", "model": {"path": MODEL}, **changes}
 
@@ -80,6 +79,12 @@ def planted(host: Any, do: str, undo: str) -> Iterator[None]:
 
 
 STRAY = "systemd-run --quiet --unit=stray --service-type=exec"
+SHUT = (
+    "mkdir -p /opt/s/bin /opt/s/lib/python3.11/site-packages/{sglang,sglang-0.5.9.dist-info}; "
+    "cd /opt/s; ln -s /usr/bin/python3 bin/python; chmod 700 /opt/s; "
+    "touch lib/python3.11/site-packages/sglang/launch_server.py",
+    "rm -r /opt/s",
+)
 PLANTS: list[tuple[str, str, str, dict[str, Any]]] = [
     ("journal-volatile", "mv /var/log/journal /var/log/aside", "mv /var/log/aside /var/log/journal",
      {}),
@@ -107,11 +112,7 @@ PLANTS: list[tuple[str, str, str, dict[str, Any]]] = [
     ("model-short", "true", "true", {"model": {"path": MODEL, "size": 1 << 40}}),
     ("model-unreadable", f"chmod 700 {MODEL}", f"chmod 755 {MODEL}", {}),
     ("model-unreadable", "chmod 700 /srv", "chmod 755 /srv", {}),
-    ("engine-unreadable",
-     "mkdir -p /opt/s/bin /opt/s/lib/python3.11/site-packages/{sglang,sglang-0.5.9.dist-info}; "
-     "cd /opt/s; ln -s /usr/bin/python3 bin/python; chmod 700 /opt/s; "
-     "touch lib/python3.11/site-packages/sglang/launch_server.py",
-     "rm -r /opt/s", {"engine": {"version": "0.5.9", "root": "/opt/s"}}),
+    ("engine-unreadable", *SHUT, {"engine": {"version": "0.5.9", "root": "/opt/s"}}),
     ("shm-mode", "chmod 755 /dev/shm", "chmod 1777 /dev/shm", {}),
     ("tmp-mode", "chmod 755 /tmp", "chmod 1777 /tmp", {}),
     ("user-ordinary", "useradd -u 1500 person", "userdel person", {"user": "person"}),
@@ -206,13 +207,24 @@ def test_a_unit_that_failed_is_named(host: Any, usual: set[str]) -> None:
     assert "signal" in told["unit-failed"]
 
 
-def test_preflight_refuses_by_the_same_judgement(host: Any) -> None:
-    """A release whose model lacks a file that its own index names is refused when it is staged."""
-    host.sh(f"rm {MODEL}/m-2.safetensors")
-    other = guarding.release(word="torn")
+def staged(host: Any, word: str, **changes: Any) -> list[str]:
+    """The problems that a preflight of such a release tells."""
+    other = guarding.release(word=word)
     entry = next(f for f in other["files"] if f["path"] == "release.json")
-    manifest = json.loads(guarding.base64.b64decode(entry["b64"]))
-    manifest["model"] = {"path": MODEL, "served_name": "m", "draft_path": None}
-    entry["b64"] = guarding.base64.b64encode(json.dumps(manifest).encode()).decode()
-    answer = guarding.call(host, "stage", "--check", stdin=other)
-    assert any("m-2.safetensors" in text for text in answer["problems"]), answer["problems"]
+    manifest = {**json.loads(base64.b64decode(entry["b64"])), **changes}
+    entry["b64"] = base64.b64encode(json.dumps(manifest).encode()).decode()
+    problems: list[str] = guarding.call(host, "stage", "--check", stdin=other)["problems"]
+    return problems
+
+
+def test_preflight_refuses_by_the_same_judgement(host: Any) -> None:
+    """A release whose model lacks a file that its own index names, or whose user may not run its
+    interpreter, is refused when it is staged."""
+    host.sh(f"rm {MODEL}/m-2.safetensors")
+    model = {"path": MODEL, "served_name": "m", "draft_path": None}
+    problems = staged(host, "torn", model=model)
+    assert any("m-2.safetensors" in text for text in problems), problems
+    engine = {"version": "0.5.9", "root": "/opt/s"}
+    with planted(host, *SHUT):
+        problems = staged(host, "shut", user="games", engine=engine)
+    assert any("games may not run /opt/s/bin/python" in text for text in problems), problems
