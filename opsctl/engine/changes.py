@@ -58,6 +58,7 @@ _WORDS = {
     "size": "a whole number, or one such as 25k or 16Ki",
     "nullable": "text",
     "void": "nothing: it has no effect",
+    "refused": "nothing: the engine does not start with it",
     **dict.fromkeys(("json", "json_list", "json_text", "graph_config"), "JSON"),
 }
 

@@ -32,6 +32,9 @@ class Use:
     findings: tuple[rules.Finding, ...]
 
 
+_IDLE = ("void", "refused")  # they set nothing
+
+
 def page(known: Answer, uses: Sequence[Use] = ()) -> RenderableType:
     from rich.console import Group
     from rich.padding import Padding
@@ -53,7 +56,8 @@ def _rows(known: Answer, uses: Sequence[Use]) -> Iterator[tuple[str, str]]:
     flag = known.flag
     for use in uses:
         yield from _use(known, use)
-    yield "default", shown(flag.default if flag.default is not None else flag.fallback)
+    if flag.kind not in _IDLE:
+        yield "default", shown(flag.default if flag.default is not None else flag.fallback)
     if flag.choices:
         yield "choices", ", ".join(map(str, flag.choices))
     if flag.aliases:
@@ -110,7 +114,7 @@ def _change(before: Span, now: Span) -> str:
         return "new" if now.flag else "gone"
     was, flag = before.flag, now.flag
     parts = []
-    if was.default != flag.default:
+    if was.default != flag.default and flag.kind not in _IDLE:
         parts.append(f"default {shown(was.default)} → {shown(flag.default)}")
     if now.new:
         parts.append(f"takes {', '.join(map(str, now.new))} too")

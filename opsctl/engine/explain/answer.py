@@ -38,6 +38,8 @@ class Answer:
     @property
     def written(self) -> str:
         """How a description writes it."""
+        if self.flag.kind == "refused":
+            return "leave it out: SGLang refuses to start with it"
         return ELSEWHERE.get(self.name) or SECRET.get(self.name) or f"write it as flags.{self.name}"
 
     def as_json(self) -> dict[str, Any]:

@@ -52,6 +52,13 @@ def test_a_flag_that_is_gone_names_its_successor(cli, flag, said, instead):
     assert found["gone"] == {"version": "0.5.23", "instead": instead}
 
 
+def test_explain_a_flag_at_which_the_parser_ends(cli):
+    said = cli("config", "explain", "enable-ep-moe", "--version", "0.5.3").stdout
+    assert "nothing: the engine does not start with it" in said
+    assert "use --ep-size" in said and "leave it out" in said and "write it as" not in said
+    assert "default  " not in said and "0.5.3: a switch → nothing" in said
+
+
 def test_explain_a_flag_of_services(cli):
     flags(cli, "h1", **TIER)
     done = cli("config", "explain", "hicache-io-backend", "kimi")
