@@ -72,7 +72,7 @@ def test_a_wrong_value_of_a_roles_variable_is_told_with_its_host(inventory: Path
     done = play(inventory)
     assert done.returncode == 2
     assert "host gpu-02, key host_open_files: " in done.stdout
-    assert "unable to convert to int" in done.stdout
+    assert "must be a whole number" in done.stdout
     assert "gpu-01" not in done.stdout.partition("fatal:")[2].partition("msg")[2].split("RECAP")[0]
     assert "TASK [Next]" not in done.stdout
 
