@@ -44,7 +44,7 @@ def plan(
     cannot be reached; 7 if a run is at work there; 1 if something would keep a release from
     starting. With --out, a plan that cannot be carried out is not written.
     """
-    from opsctl.cli.planning import describe, look_ahead, show_plan
+    from opsctl.cli.planning import describe, look_ahead, show_plan, warn
     from opsctl.views.plan import pending
 
     if out is not None:
@@ -54,6 +54,7 @@ def plan(
     with fleet.opened(chosen) as reached:
         found = look_ahead(reached, described, override, canary)
     steps = show_plan(found, settings)
+    warn(found)
     if error := found.error():
         if out is not None:
             talk(f"not written: {out}: the plan cannot be carried out")

@@ -96,9 +96,7 @@ def _step(found: Planned, action: Action) -> Step:
 
 def possible(found: Planned, settings: Settings, change: Change) -> None:
     """Raises what stands in the way, once all of the plan has been shown."""
-    for one in found.staged.values():
-        if one.warning:
-            talk(f"warning: {one.host} {one.service}: {one.warning}")
+    warn(found)
     error = found.error()
     if error is None:
         return
@@ -107,6 +105,13 @@ def possible(found: Planned, settings: Settings, change: Change) -> None:
     else:
         explain(drawing(steps_of(found), found.total), settings)
     raise error
+
+
+def warn(found: Planned) -> None:
+    """Tells what hinders nothing, and threatens what comes of it."""
+    for one in found.staged.values():
+        if one.warning:
+            talk(f"warning: {one.host} {one.service}: {one.warning}")
 
 
 def show_plan(found: Planned, settings: Settings) -> list[Step]:

@@ -135,6 +135,16 @@ def test_all_that_is_wrong_is_told_and_the_gravest_is_the_code(planned, first, s
         assert not planned.hosts[name].said("lock")
 
 
+@pytest.mark.parametrize("verb", [("plan",), ("deploy", "--dry-run"), ("deploy",)])
+def test_what_threatens_a_release_is_told_and_stops_nothing(planned, verb):
+    answer = {"changed": True, "diff": "", "warnings": ["user llm has UID 1001"]}
+    planned.hosts["h1"].verbs["stage"] = lambda call: answer
+    done = planned(*verb)
+    assert done.exit_code == 0, done.output
+    assert done.stderr.count("warning: h1 kimi: user llm has UID 1001") == 1
+    assert "warning: h2" not in done.stderr
+
+
 def test_an_override_makes_it_possible(planned):
     poor(planned, "h1")
     done = planned("plan")
