@@ -112,13 +112,27 @@ class Question:
         """What of the description's own figures holds in spite of what was set. Where it is none
         without that (templates), nobody knows what its number of tokens was measured with."""
         try:
-            first = described(self.name, self.entry if self.base is None else self.base, ())
+            own = described(self.name, self.entry, ())
+            first = own if self.base is None else described(self.name, self.base, ())
         except SpecError:
             first = described(self.name, self.entry, self.sets)
             known, notes = of_description(self.name, service, first, manifest)
             known.pop("kv_tokens", None)
             return known, notes
-        return of_description(self.name, service, first, manifest)
+        if self.base is None or service == own:
+            return of_description(self.name, service, first, manifest)
+        return self._of_host(service, own, first, manifest)
+
+    def _of_host(
+        self, service: Service, own: Service, first: Service, manifest: Mapping[str, Any]
+    ) -> tuple[dict[str, int], tuple[str, ...]]:
+        """The same where one host changes what is shared (`first`) to its `own`: what is written
+        for that host is of its own description, and of nothing that was set over it."""
+        kept, told = of_description(self.name, own, first, outline(self.name, own))
+        known, notes = of_description(self.name, service, own, manifest)
+        old, new = written(own), written(service)
+        lost = {name for name in old if name not in kept and new.get(name) == old[name]}
+        return {n: size for n, size in known.items() if n not in lost}, (*told, *notes)
 
     def _held(
         self, figures: Mapping[str, int], manifest: Mapping[str, Any]

@@ -237,3 +237,14 @@ def test_a_headroom_of_the_gpu_is_demanded_of_a_start_that_was_seen_too():
     asked = question(entry, "Kimi-K2.5", gpus=8, **PRO, gpu_tokens=159277)
     found = solved_of(replace(asked, gpu_headroom=30 * GiB), "context-length")
     assert found.value is None and "30.00 GiB for activations are demanded" in found.limits[0]
+
+
+def test_tokens_that_one_host_writes_are_of_its_own_description():
+    """Not of what is set over it, as those of the description are not."""
+    entry = {**KIMI, "memory": {"calibration": {"kv_tokens": 159277}}}
+    asked = replace(question(entry, "Kimi-K2.5", gpus=8), base=KIMI)
+    assert asked.case().measured.tokens == 159277
+    assert asked.case(("hicache-ratio=3",)).measured.tokens == 159277
+    assert asked.case(("mem-fraction-static=0.9",)).measured.tokens is None
+    own = "memory.calibration.kv_tokens=170000"
+    assert asked.case(("mem-fraction-static=0.9", own)).measured.tokens == 170000
