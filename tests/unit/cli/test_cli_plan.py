@@ -135,7 +135,7 @@ def test_all_that_is_wrong_is_told_and_the_gravest_is_the_code(planned, first, s
         assert not planned.hosts[name].said("lock")
 
 
-@pytest.mark.parametrize("verb", [("plan",), ("deploy", "--dry-run"), ("deploy",)])
+@pytest.mark.parametrize("verb", [("plan",), ("deploy", "--dry-run")])
 def test_what_threatens_a_release_is_told_and_stops_nothing(planned, verb):
     answer = {"changed": True, "diff": "", "warnings": ["user llm has UID 1001"]}
     planned.hosts["h1"].verbs["stage"] = lambda call: answer
