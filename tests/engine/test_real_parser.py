@@ -337,10 +337,11 @@ def wishes(draw: st.DrawFn, version: str) -> dict[str, Any]:
 
 
 # The messages of refusals that the engine's parser does not share, as values.py lists them.
+# What the parser takes as text, and the engine itself refuses later, is told at once, too.
 SLIPS = (
     *("must be a whole number", "must be a number", "must be a finite number", "must be a list"),
     *("means unset to the engine", "has no value", "holds NaN", "holds a whole number", "is too"),
-    *("must be text", "must be a mapping or a list", "must be a path", "the engine's parser drops"),
+    *("must be text", "must be a mapping", "must be a path", "the engine's parser drops"),
 )
 
 
