@@ -5,7 +5,11 @@ The kernel's module is stood in (apt_repository.KERNEL). The tests build on each
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import json
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -23,6 +27,13 @@ from tests.lab.driver_fleet import (
 )
 
 pytestmark = pytest.mark.lab
+
+
+def until(true: Callable[[], bool]) -> None:
+    end = time.monotonic() + 60
+    while not true():
+        assert time.monotonic() < end
+        time.sleep(0.1)
 
 
 @pytest.fixture(scope="module")
@@ -134,11 +145,34 @@ def test_a_roll_that_failed_goes_on_where_it_failed(fleet: Fleet) -> None:
     assert set(fleet.states().values()) == {"active"}
 
 
+DOWN = {"nvidia_driver_allow_downgrade": True}
+LOCK = "/var/lib/opsctl/kimi/lock.json"
+
+
+def test_who_interrupts_a_roll_is_told_where_it_stands_and_may_roll_again(fleet: Fleet) -> None:
+    wish = {"nvidia_driver_version": SECOND, "nvidia_driver_branch": "580", **REBOOT, **DOWN}
+    log = fleet.folder / "interrupted.out"
+    with log.open("wb") as out:
+        play = subprocess.Popen(
+            fleet.command("upgrade_driver.yml", **wish), stdout=out, stderr=subprocess.STDOUT
+        )
+        until(lambda: "h1 kimi: drain" in log.read_text())
+        play.send_signal(signal.SIGINT)
+        assert play.wait(60) == 99
+    until(lambda: "next: opsctl status --limit h1; opsctl unlock kimi" in log.read_text())
+    assert "h1: interrupted" in log.read_text()
+    run = json.loads(fleet.hosts["h1"].sh(f"cat {LOCK}").stdout)["run"]
+    fleet.hosts["h1"].sh(f"python3 /var/lib/opsctl/onhost.pyz unlock kimi --run {run}")
+    done = fleet.roll(SECOND, **DOWN)
+    assert done.returncode == 0, said(done)
+    history = fleet.hosts["h1"].sh("cat /var/lib/opsctl/kimi/history.jsonl").stdout
+    assert "before anything was touched" not in history
+
+
 def test_a_host_that_does_not_serve_keeps_the_others_up(fleet: Fleet) -> None:
     """It has its driver and is not parked: nothing of the roll would start it."""
     fleet.hosts["h2"].sh(f"systemctl stop {SERVICE}")
-    wish = {"nvidia_driver_allow_downgrade": True}
-    done = fleet.roll(SECOND, "--limit", "h1,h2", "--check", **wish)
+    done = fleet.roll(FIRST, "--limit", "h1,h2", "--check", **DOWN)
     fleet.hosts["h2"].sh(f"systemctl start {SERVICE}")
     text = said(done)
     assert done.returncode == 2
