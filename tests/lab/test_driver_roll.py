@@ -127,10 +127,17 @@ def test_packages_that_cannot_be_had_stop_nothing(fleet: Fleet) -> None:
     assert fleet.invocations() == before
 
 
+DROPIN = f"/etc/systemd/system/{SERVICE}.d"
+BROKEN = (  # what no doctor foresees
+    f"mkdir {DROPIN}; printf '[Service]\\nExecStartPre=/bin/false\\n' > {DROPIN}/x.conf; "
+    "systemctl daemon-reload"
+)
+
+
 def test_a_roll_that_failed_goes_on_where_it_failed(fleet: Fleet) -> None:
     """h2's engine cannot start. Whoever asks again, without the canary, does not lose h1."""
     before = fleet.invocations()["h1"]
-    fleet.hosts["h2"].sh("chmod 700 /opt/sglang")
+    fleet.hosts["h2"].sh(BROKEN)
     failed = fleet.roll(THIRD, "-e", "opsctl_canary=h2")
     assert failed.returncode == 2 and "not touched: h1" in said(failed), said(failed)
     again = fleet.roll(THIRD)
@@ -138,7 +145,7 @@ def test_a_roll_that_failed_goes_on_where_it_failed(fleet: Fleet) -> None:
     assert text.index(f"h2: driver {THIRD} runs, and it is parked") < text.index("h1: driver")
     assert again.returncode == 2 and "not touched: h1" in text
     assert fleet.invocations()["h1"] == before and fleet.states()["h1"] == "active"
-    fleet.hosts["h2"].sh("chmod 755 /opt/sglang")
+    fleet.hosts["h2"].sh(f"rm -r {DROPIN}; systemctl daemon-reload")
     done = fleet.roll(THIRD)
     assert done.returncode == 0, said(done)
     assert set(fleet.drivers().values()) == {THIRD}
