@@ -134,10 +134,10 @@ def _document(path: Path) -> Any:
 def _services(document: Any, path: Path) -> dict[str, Any]:
     """{name: entry}, with what the file's overrides change."""
     if isinstance(document, Mapping):
-        services = document.get("sglang_services")
-        if isinstance(services, Mapping) and services:
-            if changed := _changed(services, document.get("sglang_overrides") or {}, path):
-                return changed
+        services: Any = document.get("sglang_services") or {}
+        overrides = document.get("sglang_overrides") or {}
+        if isinstance(services, Mapping) and (changed := _changed(services, overrides, path)):
+            return changed
         if "model" in document or "engine" in document:
             return {path.stem if SERVICE_NAME.fullmatch(path.stem) else UNNAMED: document}
         if document and all(_like_entry(part) for part in document.values()):

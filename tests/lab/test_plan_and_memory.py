@@ -39,7 +39,7 @@ def fleet(lab_hosts: list[Any], tmp_path_factory: pytest.TempPathFactory) -> Ite
     (folder / "group_vars" / "kimi.yml").write_text(services)
     for name in hosts:
         rehearse.prepare(name)
-    found = Fleet(hosts, folder)
+    found = Fleet(hosts, folder, cap=None)
     found.describe()
     found.play("deploy.yml")
     yield found

@@ -40,6 +40,8 @@ class Fleet:
 
     hosts: dict[str, Any]
     inventory: Path
+    # A forecast's cap may widen the unit's start limit, and a render without hosts knows none.
+    cap: str | None = "60s"
 
     def play(self, name: str, *more: str, cwd: Path = TOP / "playbooks") -> str:
         """A playbook that must end well; its output."""
@@ -71,8 +73,8 @@ class Fleet:
         kimi["flags"] |= flags
         kimi["secrets"] = {"api-key": CANARY}
         kimi["memory"]["calibration"] = MEASURED
-        # A forecast's cap may widen the unit's start limit, and a render without hosts knows none.
-        kimi["timing"]["cap"] = "60s"
+        if self.cap:
+            kimi["timing"]["cap"] = self.cap
         file.write_text(yaml.safe_dump(said))
 
     def invocations(self) -> dict[str, str]:
