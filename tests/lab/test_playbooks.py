@@ -285,7 +285,7 @@ def test_check_fails_for_what_the_deployment_would_be_refused_for(deployed: Flee
     for one in (checked, done):
         assert one.returncode == 2 and recap(one.stdout)["h2"]["failed"] == 1
         assert f"sglang may not read {model}" in one.stdout
-        assert f"chmod -R a+rX {model}" in one.stdout
+        assert f"chmod a+rX -R {model}" in one.stdout
         assert "opsctl doctor --limit h2" in one.stdout
     assert deployed.invocations() == before
 
