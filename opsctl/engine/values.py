@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from decimal import Decimal
 from difflib import get_close_matches
 from typing import Any
 
@@ -55,7 +56,9 @@ def _not_lost(shown: str) -> None:
 def text(flag: Flag, value: Any) -> str:
     """One typed value as the engine's command line has it, the same text for the same value."""
     if flag.kind == "float":
-        return repr(float(value))
+        shown = repr(float(value))
+        # argparse knows a negative number by its digits alone: with an exponent it is an option.
+        return format(Decimal(shown), "f") if shown.startswith("-") else shown
     if flag.kind in JSON_KINDS or isinstance(value, dict):
         return canonical(value)
     return str(value)

@@ -68,6 +68,18 @@ def test_a_wrong_name_is_answered_with_the_right_one(version: str, name: Any, sa
     assert said in refused(version, {name: 1})
 
 
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [(0.1, "0.1"), (-0.5, "-0.5"), (1e16, "1e+16"), (-(10**16), "-10000000000000000")],
+)
+def test_a_negative_number_has_no_exponent(value: float, words: str) -> None:
+    """With one, argparse takes an item of a list for an option."""
+    known = catalogue("0.5.9")
+    typed, problems = known.check({"bucket-e2e-request-latency": [value]})
+    assert not problems
+    assert known.argv(typed) == ["--bucket-e2e-request-latency", words]
+
+
 PLACES = [
     ("model-path", "model.path"),
     ("model", "model.path"),
