@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from contextlib import suppress
-from typing import Dict, Iterable, List, Optional, Tuple
+from typing import Callable, Dict, Iterable, List, Optional, Tuple
 
 from opsctl.onhost import records, systemd
 from opsctl.onhost.systemd import UnitState
@@ -20,10 +20,19 @@ BACKWARDS = "--reverse"
 def of_start(state: UnitState, lines: int = 0) -> List[str]:
     """How to read the current start, or the last one (`lines`: its last ones, 0 is all); if it has
     BACKWARDS, the newest record comes first. Of a unit that systemd tells nothing of, all."""
+    return reader(state)(lines)
+
+
+def reader(state: UnitState) -> Callable[[int], List[str]]:
+    """`of_start` for whoever reads one start several times: its beginning is looked up once."""
     begun = None if state.up else last_begun(state.name)
-    if begun is not None:
-        return by_time(state.name, begun, lines=lines)
-    return records.journalctl_argv(state.name, state.invocation, lines=lines)
+
+    def argv(lines: int) -> List[str]:
+        if begun is not None:
+            return by_time(state.name, begun, lines=lines)
+        return records.journalctl_argv(state.name, state.invocation, lines=lines)
+
+    return argv
 
 
 def by_time(unit: str, begun: int, end: int = 0, lines: int = 0) -> List[str]:

@@ -30,9 +30,10 @@ def facts(store: Optional[Store], state: UnitState) -> StartFacts:
         return from_json(known)
     reading = journal.Reading(state.invocation)
     if state.invocation:
-        read = _feed(reading, startlines.of_start(state), until_ready=True)
+        argv = startlines.reader(state)
+        read = _feed(reading, argv(0), until_ready=True)
         if state.active != "active":
-            _feed(reading, startlines.of_start(state, lines=TAIL), after=read)
+            _feed(reading, argv(TAIL), after=read)
     return reading.facts
 
 

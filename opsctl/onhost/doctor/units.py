@@ -6,6 +6,7 @@ from typing import Any, Mapping
 
 from opsctl.onhost import gates
 from opsctl.onhost.doctor.fault import FAIL, WARN, Fault, Found, table
+from opsctl.onhost.model import waits
 from opsctl.onhost.store import ZERO
 
 YOUNG = 3600.0  # seconds; a load takes up to so long, and what fails after it starts all over
@@ -52,11 +53,10 @@ def judge(service: Mapping[str, Any], found: Found) -> None:
 def _state(name: str, unit: Mapping[str, Any], found: Found) -> None:
     show = unit["show"]
     restarts, age = int(show.get("NRestarts") or 0), unit.get("age")
-    waits = unit["sub"] in ("auto-restart", "auto-restart-queued")
     young = unit["up"] and age is not None and age < YOUNG
     if unit["active"] == "failed":
         found.fault("unit-failed", f"{unit['name']} has failed ({_ended(unit)})", name)
-    elif waits or (young and restarts > 1):
+    elif waits(unit["sub"]) or (young and restarts > 1):
         text = f"{unit['name']} ends and is started again ({_ended(unit)}), {restarts} times so far"
         found.fault("unit-looping", text, name)
     elif young and restarts:

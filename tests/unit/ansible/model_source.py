@@ -24,6 +24,11 @@ TOKEN = "hub-CANARY-token-7f3a9"
 Faults = tuple[str, ...]
 
 
+def hub(address: str, **more: Any) -> dict[str, Any]:
+    """The description of a source that is this hub."""
+    return {"hub": "org/tiny", "revision": COMMIT, "endpoint": address, **more}
+
+
 @dataclass
 class Stock:
     """What is served, and what goes wrong. `faults`: by a file's path, one a request, in order."""

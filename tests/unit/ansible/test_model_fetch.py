@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import importlib.util
 import json
 import os
 import random
@@ -29,20 +28,10 @@ from opsctl.ansible.target.model import needed, unused
 from opsctl.ansible.target.progress import Progress
 from opsctl.ansible.target.web import Wrong, told
 from opsctl.spec import load
-
-_spec = importlib.util.spec_from_file_location(
-    "model_source", Path(__file__).with_name("model_source.py")
-)
-assert _spec is not None and _spec.loader is not None
-src = importlib.util.module_from_spec(_spec)
-sys.modules["model_source"] = src
-_spec.loader.exec_module(src)
+from tests.unit.ansible import model_source as src
+from tests.unit.ansible.model_source import hub
 
 FIRST, SHARD = "model-00001-of-00004.safetensors", "model-00002-of-00004.safetensors"
-
-
-def hub(address: str, **more: Any) -> dict[str, Any]:
-    return {"hub": "org/tiny", "revision": src.COMMIT, "endpoint": address, **more}
 
 
 def run(

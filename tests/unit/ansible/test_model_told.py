@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import re
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -17,20 +15,10 @@ from opsctl.ansible.target import model as target_model
 from opsctl.ansible.target.model import main as role
 from opsctl.ansible.target.progress import Progress
 from opsctl.ansible.target.web import Again, Wrong
-
-_spec = importlib.util.spec_from_file_location(
-    "model_source", Path(__file__).with_name("model_source.py")
-)
-assert _spec is not None and _spec.loader is not None
-src = importlib.util.module_from_spec(_spec)
-sys.modules["model_source"] = src
-_spec.loader.exec_module(src)
+from tests.unit.ansible import model_source as src
+from tests.unit.ansible.model_source import hub
 
 SHARD = "model-00002-of-00004.safetensors"
-
-
-def hub(address: str, **more: Any) -> dict[str, Any]:
-    return {"hub": "org/tiny", "revision": src.COMMIT, "endpoint": address, **more}
 
 
 def failed(path: Path, source: dict[str, Any]) -> dict[str, Any]:
