@@ -37,7 +37,7 @@ lint: setup lab-packages
 
 test: lint
 	bash tools/cpu_engine.sh 0.5.9 $(ENGINES)/0.5.9
-	pytest
+	bash tools/test.sh
 
 demo: setup lab-packages
 	bash tools/demo.sh
