@@ -11,7 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
-from opsctl.onhost import files, hostfacts, occupied, zero
+from opsctl.onhost import files, hostfacts, occupied, storage, zero
 from opsctl.onhost.doctor.fault import mends
 from opsctl.onhost.store import ZERO, Refused, Store
 from opsctl.onhost.systemd import Systemd
@@ -42,7 +42,8 @@ class Outside:
         return []
 
     def exists(self, path: str) -> bool:
-        return Path(path).exists()
+        """A path that does not answer is told by `in_the_way`, as what it is."""
+        return path in storage.silent([path]) or Path(path).exists()
 
     def in_the_way(
         self,

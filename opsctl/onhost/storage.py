@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 import re
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, Dict, List, Optional, Tuple
+from typing import Any, Dict, List, Optional, Sequence, Tuple
 
+from opsctl.onhost.asking import HUNG, ask
 from opsctl.onhost.hostfacts import read
 
 NETWORK = {
@@ -14,6 +16,7 @@ NETWORK = {
     "virtiofs", "afs", "orangefs", "pvfs2",
 }  # fmt: skip
 MEMORY = {"tmpfs", "ramfs", "hugetlbfs"}
+SILENCE = 5.0  # seconds; a server that is only slow answers so small a question sooner
 
 
 def of(path: Path) -> Dict[str, Any]:
@@ -30,6 +33,20 @@ def of(path: Path) -> Dict[str, Any]:
         "device": names[0] if names else "",
         "members": names[1:],
         "kind": kind(filesystem, names),
+    }
+
+
+def silent(paths: Sequence[str]) -> Dict[str, str]:
+    """Those of `paths` whose file system does not answer within SILENCE, with its type and source
+    where the path itself names its mount. The server of a hard NFS mount that is gone holds
+    whoever asks for ever, so that another process asks, which may be left behind."""
+    with ThreadPoolExecutor(max(1, len(paths))) as pool:
+        answers = list(pool.map(lambda path: ask(["stat", "-f", path], SILENCE), paths))
+    mountinfo = read("/proc/self/mountinfo")
+    return {
+        path: " ".join(mount_of(mountinfo, path))
+        for path, answer in zip(paths, answers)
+        if answer["state"] == HUNG
     }
 
 

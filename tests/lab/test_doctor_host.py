@@ -85,6 +85,16 @@ SHUT = (
     "touch lib/python3.11/site-packages/sglang/launch_server.py",
     "rm -r /opt/s",
 )
+# Whoever reads below such a mount waits for an answer that never comes, as of a dead NFS server.
+SILENT = f"""cat > /root/silent.py << 'END'
+import ctypes, os, time
+pipe = os.pipe()[1]
+options = f"fd={{pipe}},pgrp={{os.getpgrp()}},minproto=5,maxproto=5,direct"
+if ctypes.CDLL(None).mount(b"nas:/models", b"{MODEL}", b"autofs", 0, options.encode()):
+    raise SystemExit("not mounted")
+time.sleep(600)
+END
+{STRAY} python3 /root/silent.py; until mountpoint -q {MODEL}; do sleep 0.1; done"""
 PLANTS: list[tuple[str, str, str, dict[str, Any]]] = [
     ("journal-volatile", "mv /var/log/journal /var/log/aside", "mv /var/log/aside /var/log/journal",
      {}),
@@ -130,6 +140,7 @@ PLANTS: list[tuple[str, str, str, dict[str, Any]]] = [
     ("orphan", f"{STRAY} --uid=games bash -c 'exec -a sglang.launch_server sleep 300'",
      "systemctl stop stray", {}),
     ("model-odd", f"mount -t tmpfs none {MODEL}", f"umount {MODEL}", {}),
+    ("mount-hangs", SILENT, f"umount -l {MODEL}; systemctl stop stray", {}),
     ("engine-missing", "true", "true", {"engine": {"version": "0.5.9", "root": "/opt/none"}}),
     ("engine-python", "mkdir -p /opt/torn/bin; ln -s /usr/bin/python3.99 /opt/torn/bin/python",
      "rm -r /opt/torn", {"engine": {"version": "0.5.9", "root": "/opt/torn"}}),
@@ -218,10 +229,13 @@ def staged(host: Any, word: str, **changes: Any) -> list[str]:
 
 
 def test_preflight_refuses_by_the_same_judgement(host: Any) -> None:
-    """A release whose model lacks a file that its own index names, or whose user may not run its
-    interpreter, is refused when it is staged."""
-    host.sh(f"rm {MODEL}/m-2.safetensors")
+    """A release whose model does not answer or lacks a file that its own index names, or whose user
+    may not run its interpreter, is refused when it is staged."""
     model = {"path": MODEL, "served_name": "m", "draft_path": None}
+    with planted(host, SILENT, f"umount -l {MODEL}; systemctl stop stray"):
+        problems = staged(host, "silent", model=model)
+    assert any(f"{MODEL} does not answer" in text for text in problems), problems
+    host.sh(f"rm {MODEL}/m-2.safetensors")
     problems = staged(host, "torn", model=model)
     assert any("m-2.safetensors" in text for text in problems), problems
     engine = {"version": "0.5.9", "root": "/opt/s"}

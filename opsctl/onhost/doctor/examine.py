@@ -7,7 +7,7 @@ import platform
 import time
 from typing import Any, Dict, List, Mapping, Sequence
 
-from opsctl.onhost.doctor import driver, gpu, host, look, service, servicelook, topology
+from opsctl.onhost.doctor import driver, folders, gpu, host, look, service, servicelook, topology
 from opsctl.onhost.doctor.fault import Fault, Finding, Found, Problem
 from opsctl.onhost.store import Places
 from opsctl.onhost.systemd import Systemd
@@ -43,18 +43,15 @@ def judge(seen: Mapping[str, Any]) -> List[Finding]:
 def preconditions(manifest: Mapping[str, Any], systemd: Systemd) -> List[str]:
     """What of this host would keep a release from starting, beside its port, its user, the disk
     and strangers on its GPUs, which preflight asks by itself."""
-    found = Found(service.FAULTS)
-    paths: Mapping[str, Any] = manifest.get("model") or {}
+    found = Found(folders.FAULTS)
     one = {
         "service": str(manifest.get("service") or ""),
         "manifest": manifest,
         "user": servicelook.user(str(manifest.get("user") or "")),
-        "model": servicelook.model(str(paths.get("path") or "")),
-        "draft": servicelook.model(str(paths.get("draft_path") or "")),
-        "engine": servicelook.environment(str((manifest.get("engine") or {}).get("root") or "")),
+        **servicelook.folders(manifest),
     }
-    service.files(one, found)
-    service.environment(one, "", found)
+    folders.models(one, found)
+    folders.environment(one, "", found)
     blocking = found.list
     if manifest.get("needs"):  # else an engine on the CPU, or one of which nothing is known
         blocking = [*blocking, *before(look.look_before(systemd), manifest)]

@@ -172,10 +172,9 @@ def disk(path: str) -> Dict[str, Any]:
 def _disk_paths(services: Sequence[Mapping[str, Any]]) -> List[str]:
     wanted = list(DISKS)
     for service in services:
-        manifest = service["manifest"]
-        wanted += [(manifest.get("model") or {}).get("path") or ""]
-        wanted += [(manifest.get("engine") or {}).get("root") or ""]
-    return [path for path in dict.fromkeys(wanted) if path]
+        found = servicelook.paths(service["manifest"])
+        wanted += [path for path in found if path not in service["silent"]]
+    return list(dict.fromkeys(wanted))
 
 
 def journal_folder(root: Path) -> bool:

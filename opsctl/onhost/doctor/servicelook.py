@@ -13,7 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Dict, List, Mapping, Optional, Sequence
 
-from opsctl.onhost import collect, hostfacts, locks, logins, modelcheck, modelfiles
+from opsctl.onhost import collect, hostfacts, locks, logins, modelcheck, modelfiles, storage
 from opsctl.onhost.doctor import access
 from opsctl.onhost.preflight import Outside
 from opsctl.onhost.store import ZERO, Places, Refused, Store
@@ -74,12 +74,7 @@ def _service(
         "port_holder": Outside().port_holder(manifest.get("address") or {}, unit.name),
         "user": user(str(manifest.get("user") or "")),
         "ordinary": logins.ordinary(str(manifest.get("user") or "")),
-        "model": model(
-            str((manifest.get("model") or {}).get("path") or ""),
-            (manifest.get("model") or {}).get("size"),
-        ),
-        "draft": model(str((manifest.get("model") or {}).get("draft_path") or "")),
-        "engine": environment(str((manifest.get("engine") or {}).get("root") or "")),
+        **folders(manifest),
     }  # fmt: skip
 
 
@@ -110,6 +105,30 @@ def secrets(store: Store, manifest: Mapping[str, Any]) -> List[Dict[str, Any]]:
         with suppress(OSError):
             found.append({"path": str(path), "mode": stat.S_IMODE(path.stat().st_mode)})
     return found
+
+
+def paths(manifest: Mapping[str, Any]) -> List[str]:
+    """The folders that a release names: model, draft, engine."""
+    parts = [(manifest.get(part) or {}).get(key) for part, key in
+             (("model", "path"), ("model", "draft_path"), ("engine", "root"))]  # fmt: skip
+    return [str(path) for path in parts if path]
+
+
+def folders(manifest: Mapping[str, Any]) -> Dict[str, Any]:
+    """{"silent", "model", "draft", "engine"}. `silent`: by path, the mounts that do not answer;
+    nothing else is asked of those."""
+    silent = storage.silent(paths(manifest))
+    wanted: Mapping[str, Any] = manifest.get("model") or {}
+
+    def answering(path: Any) -> str:
+        return "" if not path or path in silent else str(path)
+
+    return {
+        "silent": silent,
+        "model": model(answering(wanted.get("path")), wanted.get("size")),
+        "draft": model(answering(wanted.get("draft_path"))),
+        "engine": environment(answering((manifest.get("engine") or {}).get("root"))),
+    }
 
 
 def model(path: str, least: Optional[int] = None) -> Optional[Dict[str, Any]]:

@@ -187,6 +187,7 @@ def service(**changes: Any) -> dict[str, Any]:
         "port_holder": "",
         "user": {"uid": 998, "gids": [998]},
         "ordinary": None,
+        "silent": {},
         "model": folder("/srv/models/Kimi-K2.5"),
         "draft": None,
         "engine": environment("/opt/sglang/0.5.9"),

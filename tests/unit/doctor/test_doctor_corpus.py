@@ -16,7 +16,7 @@ import pytest
 
 from opsctl.ansible.target import engine
 from opsctl.onhost import hostfacts
-from opsctl.onhost.doctor import driver, examine, gpu, look, service, texts
+from opsctl.onhost.doctor import driver, examine, folders, gpu, look, texts
 from opsctl.views.doctorodd import READ
 from tests.unit.doctor import hosts
 from tests.unit.doctor.test_doctor_faults import found, log, says
@@ -230,7 +230,7 @@ def test_a_kill_within_a_group_is_not_one_of_the_host() -> None:
 
 def test_pins_of_a_real_wheel() -> None:
     """Lines of sglang 0.5.2 and 0.5.23: extras, markers and extras in brackets."""
-    assert service.pins(
+    assert folders.pins(
         [
             'sgl-kernel==0.3.9.post2; extra == "srt"',
             "flashinfer_python[cu13]==0.7.2",

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from opsctl.onhost.doctor import examine, look, service
+from opsctl.onhost.doctor import examine, folders, look
 from opsctl.onhost.doctor.fault import Found
 from tests.unit.doctor import hosts
 
@@ -332,6 +332,9 @@ FAULTS: list[tuple[str, str, Plant, str, set[str]]] = [
      set()),
     ("user-missing", "reference", mine("user", None), "no user sglang", set()),
     ("user-ordinary", "reference", mine("ordinary", 1500), "UID 1500", set()),
+    ("mount-hangs", "reference",
+     both(mine("silent", {"/srv/models/Kimi-K2.5": "nfs4 nas:/models"}), mine("model", None)),
+     "/srv/models/Kimi-K2.5 does not answer within 5 s (nfs4 nas:/models)", set()),
     ("model-missing", "reference", mine("model|exists", False), "/srv/models/Kimi-K2.5", set()),
     ("model-incomplete", "reference",
      mine("model|missing", ["model-00003-of-00064.safetensors"]), "model-00003", set()),
@@ -494,6 +497,7 @@ OF_PREFLIGHT = {
 OF_FILES = {
     "model-cut",
     "engine-none",
+    "mount-hangs",
     "model-incomplete",
     "model-unreadable",
     "engine-python",
@@ -514,9 +518,9 @@ def test_what_blocks_is_a_precondition(fault: str, host: str, plant: Plant) -> N
     one = seen["services"][0]
     seen["commands"] = {name: seen["commands"][name] for name in look.BEFORE}
     told = examine.before(seen, one["manifest"])
-    files = Found(service.FAULTS)
-    service.files(one, files)
-    service.environment(one, "", files)
+    files = Found(folders.FAULTS)
+    folders.models(one, files)
+    folders.environment(one, "", files)
     names = {one.fault for one in [*told, *files.list] if one.blocks}
     assert fault in names
     assert (fault in OF_FILES) is (fault in {one.fault for one in files.list})

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from opsctl.onhost.doctor import access, examine, service, servicelook
+from opsctl.onhost.doctor import access, examine, folders, servicelook
 from opsctl.onhost.doctor.fault import Found
 
 USER = {"uid": 12345, "gids": [12345]}
@@ -127,9 +127,9 @@ def test_only_an_environment_that_stands_alone_can_lack_a_package(
     (tmp_path / "pyvenv.cfg").write_text(config)
     engine = servicelook.environment(str(tmp_path))
     assert engine is not None and engine["elsewhere"] is elsewhere
-    found = Found(service.FAULTS)
+    found = Found(folders.FAULTS)
     one = {"service": "s", "engine": engine, "manifest": {"needs": {"driver": "1"}}}
-    service.environment(one, "", found)
+    folders.environment(one, "", found)
     assert [f.fault for f in found.list] == ([] if elsewhere else ["engine-none"])
 
 
