@@ -6,12 +6,15 @@ and come back after a lost connection; Ansible's give no output before a command
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 from opsctl import rollout
+from opsctl.ansible import typed
 from opsctl.ansible.action import Action, told
 from opsctl.ansible.described import described
+from opsctl.ansible.interrupted import telling
 from opsctl.ansible.limit import refuse_limit
 from opsctl.ansible.reading import asked
 from opsctl.errors import NothingSelected, OpsctlError
@@ -22,6 +25,7 @@ from opsctl.rollout.model import Key, Op, Takeover
 from opsctl.views import progress
 
 OPS: tuple[Op, ...] = ("swap", "rollback", "restart")
+BOOKS = {"swap": "deploy.yml", "rollback": "rollback.yml"}  # ours, by what they do
 STAGED = "service_staged"  # registered by the role `service`
 
 
@@ -105,7 +109,9 @@ class ActionModule(Action):
     def _done(self, hosts: Mapping[str, Any], plan: rollout.Plan) -> dict[str, Any]:
         self._tell(plan.told)
         reason = str(self.args.get("reason") or f"ansible-playbook: {plan.op}")
-        results = rollout.run(hosts, plan, reason=reason, observer=Teller(self._display.display))
+        teller, again = Teller(self._display.display), typed.again(sys.argv, BOOKS.get(plan.op, ""))
+        with telling(lambda: interrupted(teller.pictures, again)):
+            results = rollout.run(hosts, plan, reason=reason, observer=teller)
         found: dict[str, Any] = {
             "changed": results.changed,
             "run": results.run,
@@ -122,13 +128,25 @@ class Teller:
 
     def __init__(self, show: Any) -> None:
         self._show = show
-        self._pictures: dict[Key, progress.Picture] = {}
+        self.pictures: dict[Key, progress.Picture] = {}
 
     def __call__(self, host: str, service: str, event: Mapping[str, Any]) -> None:
-        before = self._pictures.get((host, service), progress.Picture(host, service))
-        after = self._pictures[host, service] = progress.advance(before, event)
+        before = self.pictures.get((host, service), progress.Picture(host, service))
+        after = self.pictures[host, service] = progress.advance(before, event)
         for line in progress.tell(before, after, event):
             self._show(line)
+
+
+def interrupted(pictures: Mapping[Key, progress.Picture], again: str) -> str:
+    """What is so when the task's process is ended, and what to type. Hosts are taken one by one, so
+    at most one guard is at work; those before it are confirmed. `again`: the command as typed."""
+    at_work = [one for one in pictures.values() if one.result is None]
+    lines = [f"{one.host} {one.service}: interrupted; now: {one.phase}, and its guard confirms or "
+             "restores by itself" for one in at_work]  # fmt: skip
+    watch = [f"opsctl watch {one.service} --limit {one.host}" for one in at_work]
+    lines = lines or ["interrupted before a host was begun, or between two: opsctl status tells"]
+    way = "; then again: ".join([*watch, *([again] if again else [])])
+    return "\n".join([*lines, *([f"next: {way}"] if way else [])])
 
 
 def nobody_left_out(services: Mapping[str, Any], alive: Any) -> None:

@@ -10,9 +10,12 @@ import hashlib
 import json
 import os
 import re
+import shlex
+import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -354,6 +357,39 @@ def test_an_undefined_variable_is_refused_before_anything_is_touched(deployed: F
         done.stdout
     )
     assert "TASK [host :" not in done.stdout
+
+
+def test_who_interrupts_a_deployment_is_told_what_goes_on(deployed: Fleet, tmp_path: Path) -> None:
+    """The guard at work brings its restart to its end; what was typed goes on from there."""
+    command = [_tool("ansible-playbook"), "-i", str(deployed.inventory), "deploy.yml"]
+    command += ["--limit", "h1", "-e", f"mine={CANARY}"]
+    log = tmp_path / "play"
+    with log.open("wb") as out:
+        play = subprocess.Popen(command, cwd=TOP / "playbooks", stdout=out, stderr=out)
+        watching = until(lambda: "h1 kimi: start" in log.read_text() or play.poll() is not None)
+        play.send_signal(signal.SIGINT)
+        assert watching and play.wait(60) == 99, log.read_text()
+    until(lambda: "next: " in log.read_text())
+    said = log.read_text()
+    assert re.search(r"^h1 kimi: interrupted; now: \w+, and its guard confirms or", said, re.M), (
+        said
+    )
+    again = shlex.join(["ansible-playbook", *command[1:-2]])
+    assert f"next: opsctl watch kimi --limit h1; then again: {again} (and -e mine, " in said
+    assert CANARY not in said
+    watch = [_tool("opsctl"), "watch", "kimi", "--limit", "h1", "-i", str(deployed.inventory)]
+    done = subprocess.run(watch, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "--hicache-ratio=4.0" in deployed.units()["h1"]
+    deployed.play("rollback.yml", "--limit", "h1")
+
+
+def until(true: Callable[[], bool]) -> bool:
+    end = time.monotonic() + 120
+    while not true():
+        assert time.monotonic() < end
+        time.sleep(0.1)
+    return True
 
 
 def test_a_change_is_rolled_out_and_back_again(deployed: Fleet) -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from opsctl.ansible.described import needs, tokens
 from opsctl.ansible.engine import asked, local_wheels
-from opsctl.ansible.rollout import Teller, by_host, nobody_left_out, seen, wanted
+from opsctl.ansible.rollout import Teller, by_host, interrupted, nobody_left_out, seen, wanted
 from opsctl.ansible.stage import prepared
 from opsctl.ansible.stage import result as staged_result
 from opsctl.ansible.survey import roles
@@ -193,6 +193,30 @@ def test_progress_is_told_once() -> None:
         teller("h1", "kimi", {"event": "progress", "time": 1.0, "ranks": ranks})
     teller("h1", "kimi", {"event": "phase", "time": 2.0, "phase": "gates"})
     assert said == ["h1 kimi: 1 rank: weights 1", "h1 kimi: 1 rank: kv 1", "h1 kimi: gates"]
+
+
+@pytest.mark.parametrize(
+    ("events", "again", "told"),
+    [
+        ([], "ansible-playbook d.yml",
+         "interrupted before a host was begun, or between two: opsctl status tells\n"
+         "next: ansible-playbook d.yml"),
+        ([("h1", {"event": "result", "outcome": "confirmed"}), ("h2", {"event": "phase",
+          "phase": "gates"})], "ansible-playbook d.yml",
+         "h2 kimi: interrupted; now: gates, and its guard confirms or restores by itself\n"
+         "next: opsctl watch kimi --limit h2; then again: ansible-playbook d.yml"),
+        ([("h1", {"event": "phase", "phase": "drain"})], "",
+         "h1 kimi: interrupted; now: drain, and its guard confirms or restores by itself\n"
+         "next: opsctl watch kimi --limit h1"),
+    ],
+)  # fmt: skip
+def test_who_interrupts_is_told_who_is_at_work(
+    events: list[tuple[str, Any]], again: str, told: str
+) -> None:
+    teller = Teller(lambda line: None)
+    for host, event in events:
+        teller(host, "kimi", {"time": 1.0, **event})
+    assert interrupted(teller.pictures, again) == told
 
 
 def staged(**changes: Any) -> Any:
