@@ -18,10 +18,11 @@ def still_holds(old: Mapping[str, Any] | None, new: Mapping[str, Any] | None) ->
 
     A second deployment of the same description must change nothing: a start that was recorded
     meanwhile makes the figures sharper, and what is free on the host moves by the minute. As long
-    as the new tokens lie in the old band and the rules are the same, the old one stays.
+    as the new tokens lie in the old band and the rules are the same, the old one stays; and where
+    nothing newer can be told, nothing says that it is wrong.
     """
     if not old or not new:
-        return old == new
+        return not new
     then, now = old.get("kv") or {}, new.get("kv") or {}
     if then.get("bytes_per_token") != now.get("bytes_per_token"):
         return False
@@ -47,7 +48,10 @@ def still_holds(old: Mapping[str, Any] | None, new: Mapping[str, Any] | None) ->
 
 def _in_time(old: Mapping[str, Any] | None, new: Mapping[str, Any] | None) -> bool:
     """Whether the standing cap still gives a start the time that it may need. One that gives more
-    does no harm: what is in the page cache moves by the hour."""
+    does no harm: what is in the page cache moves by the hour. A start of which nothing can be told
+    any more (`new` is None) is no news either."""
+    if not new:
+        return True
     then, now = (old or {}).get("cap"), (new or {}).get("cap")
     if then is None or now is None:
         return bool(then == now)

@@ -44,18 +44,19 @@ def limit_of(service: Service, expect: Mapping[str, Any] | None) -> float:
 
 
 def widened(
-    expect: Mapping[str, Any] | None, standing: Mapping[str, Any] | None
+    service: Service, expect: Mapping[str, Any] | None, standing: Mapping[str, Any] | None
 ) -> Mapping[str, Any] | None:
     """`expect` with "start"."limit" where its cap is beyond the usual: the usual one doubled until
     it holds the cap, and never less than in the `standing` expectation: what is in the page cache
-    moves a cap by the hour, and the unit shall not move with it."""
-    start: Mapping[str, Any] = (expect or {}).get("start") or {}
-    if expect is None or start.get("cap") is None:  # the owner's cap, or no forecast
+    moves a cap by the hour, and a forecast that is lost tells none. The unit shall not move with
+    either. Where the owner has set a cap, that one is meant."""
+    if service.timing.cap is not None:
         return expect
+    start: Mapping[str, Any] = (expect or {}).get("start") or {}
     stood = ((standing or {}).get("start") or {}).get("limit")
     limit = max(TIMING["cap"], float(stood or 0))
-    while limit < float(start["cap"]):
+    while limit < float(start.get("cap") or 0):
         limit *= 2
     if limit == TIMING["cap"]:
         return expect
-    return {**expect, "start": {**start, "limit": limit}}
+    return {**(expect or {}), "start": {**start, "limit": limit}}

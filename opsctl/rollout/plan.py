@@ -223,6 +223,10 @@ def _drift(state: State) -> str:
 
 def _why(state: State, running: str | None, wanted: Wanted) -> str:
     other = (wanted.manifest or {}).get("takes_over")
+    if running is None and is_up(state):  # its process outlives the file
+        return "restart: the unit file is gone"
+    if running is None and _release(state, "confirmed"):
+        return "start: its unit file is gone, and it does not run"
     if running is None and other:
         return f"restart: takes over {other}: a process cannot go on in a unit of another name"
     if running is None:

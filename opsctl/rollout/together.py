@@ -122,11 +122,12 @@ def _judged(
     stands: Mapping[str, Any] = state.get("manifest") or {}
     wide: Mapping[str, Any] | None = found.expect
     if stands.get("digest") != release.digest:  # a wider start limit alone restarts nothing
-        wide = widened(found.expect, stands.get("expect"))
+        wide = widened(service, found.expect, stands.get("expect"))
         release = release if wide == found.expect else render(name, service, expect=wide)
     problem, starts = unfit(found), _starts(name, state, release, taken)
     reason = override or _recorded(state, release)
-    expect = settled(wide, state.get("manifest"), release)
+    told = None if found.expect is None else wide  # a limit alone tells nothing of the release
+    expect = settled(told, state.get("manifest"), release) or wide
     warning = ""
     if problem and reason:
         expect = {**(expect or {}), "override": reason}
@@ -183,7 +184,8 @@ def settled(
     new: Mapping[str, Any] | None, standing: Mapping[str, Any] | None, release: Release
 ) -> Mapping[str, Any] | None:
     """The expectation to write: the standing one, as long as it says nothing wrong of the same
-    release; else a second deployment of the same description would always find a change."""
+    release; else a second deployment of the same description would always find a change, and one
+    whose model's files cannot be read now would lose what is known of what runs."""
     if standing is None or standing.get("digest") != release.digest:
         return new
     old: Mapping[str, Any] | None = standing.get("expect")

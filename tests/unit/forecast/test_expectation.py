@@ -288,7 +288,7 @@ def test_other_rules_tokens_or_knowledge_are_news() -> None:
     assert not still_holds(None, first)
     # What the host learns from its own starts needs no other manifest: onhost/learned.py.
     assert still_holds(expectation(manifest(), facts()), first)
-    assert still_holds(None, None)
+    assert still_holds(None, None) and still_holds(first, None)
 
 
 def test_a_deployment_does_not_believe_figures_of_other_ranks_either() -> None:

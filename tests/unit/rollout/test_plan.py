@@ -49,6 +49,7 @@ SOAK = manifest(OLD, **{"hicache-ratio": 2.0}) | {"gates": {"soak": 60.0}}
 HAND_MADE = state(running="0", confirmed=None, invocation="i1")
 LOOPS = state(active="activating", sub="auto-restart")  # it dies, and systemd starts it again
 ABSENT = state(running=None, confirmed=None, active="absent")
+GONE = state(running=None)  # its unit file was taken away, and the engine serves
 
 
 @pytest.mark.parametrize(
@@ -65,6 +66,9 @@ ABSENT = state(running=None, confirmed=None, active="absent")
          "restart: this release runs, but its gates never passed"),
         ("swap", state(active="failed"), Wanted(OLD), "swap", "start: the unit is failed"),
         ("swap", ABSENT, Wanted(NEW), "swap", "start: the first release on this host"),
+        ("swap", GONE, Wanted(OLD), "swap", "restart: the unit file is gone"),
+        ("swap", {**GONE, "state": "inactive"}, Wanted(OLD), "swap",
+         "start: its unit file is gone, and it does not run"),
         ("swap", state(running="0", confirmed=None), Wanted(NEW), "swap",
          "restart: takes over the unit that stood here before opsctl"),
         ("swap", HAND_MADE, Wanted(NEW, takeover=Takeover("i1")), "takeover",

@@ -203,6 +203,35 @@ def test_a_start_that_may_take_hours_widens_its_units_start_limit(
     assert reasons == ["start limit unset → 10800 s"]
 
 
+@pytest.mark.parametrize("config", ["", "{", "[]"])
+def test_a_forecast_that_is_lost_changes_nothing(config: str) -> None:
+    """A damaged config.json took the start limit out of the unit: a healthy engine was restarted
+    into a start that it could not survive."""
+    one, room = service(2.0), facts(500)
+    bare = {"a": render("a", one)}
+    known = judge({"a": one}, bare, {"a": room})["a"].found.expect
+    start = {"seconds": 9, "cap": 7200, "limit": 10800.0}
+    stands = render("a", one, expect={**(known or {}), "start": start}).manifest
+    assert stands["digest"] != bare["a"].digest
+    lost = {**room["model"], "texts": {"config.json": config}}
+    running = {"service": "a", "state": "active", "manifest": stands}
+
+    def judged(what: Any) -> together.Judged:
+        told = {**room, "model": lost, "standing": running}
+        return judge({"a": what}, {"a": render("a", what)}, {"a": told})["a"]
+
+    found = judged(one)
+    assert found.found.expect is None
+    assert (found.release.digest, found.expect) == (stands["digest"], stands["expect"])
+    other = judged(service(4.0))  # what else changes does; the limit is of the host, not of that
+    assert restart_reasons(stands, other.release.manifest) == ["hicache-ratio 2.0 → 4.0"]
+    given = judged(service(2.0, timing={"cap": 900}))
+    assert restart_reasons(stands, given.release.manifest) == [
+        "timing cap 5400.0 → 900.0",
+        "start limit 10800 s → unset",
+    ]
+
+
 def test_a_reason_lets_it_pass_and_a_release_that_runs_needs_none() -> None:
     one = service(4.0)
     release = render("a", one)

@@ -287,6 +287,7 @@ def test_a_standing_cap_stays_while_it_gives_enough_time() -> None:
         (1200, 1800, False),
         (None, 1800, False),
         (None, None, True),
+        (7200, None, True),  # nothing is told any more: no news
     ):
         assert still_holds(expect(old), expect(new)) is holds_still, (old, new)
 
