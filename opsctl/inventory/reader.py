@@ -25,6 +25,7 @@ from opsctl.paths import share
 LONGEST = 300.0
 # Secrets touch no disk, even if this process is killed before it can take the file away.
 MEMORY = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
+NO_HOSTS = "has no hosts"  # the playbook's words (opsctl.ansible.fleet)
 SAID = 15  # last lines of Ansible's own words that are shown with an error
 
 
@@ -158,9 +159,11 @@ def _play(path: Path, limit: str | None, out: Path) -> None:
             hint="is a vault waiting for its password? set vault_password_file in ansible.cfg",
         ) from None
     if done.returncode != 0 and not _has_gaps(out):
+        said = (done.stdout + done.stderr).splitlines()
+        if any(NO_HOSTS in line for line in said):
+            raise OpsctlError(f"the inventory {path} {NO_HOSTS}", step="read the inventory")
         if found := mistakes(path):
             raise SpecError(found)
-        said = (done.stdout + done.stderr).splitlines()
         raise OpsctlError(
             f"Ansible cannot read the inventory {path} (exit {done.returncode})",
             step="read the inventory",
