@@ -19,7 +19,7 @@ _CONVERGE = (
     *(f"opsctl.onhost.{name}" for name in ("files", "model", "systemd", "logins")),
     "opsctl.ansible.target.converge",
 )
-_GPUS = ("opsctl.onhost.asking", "opsctl.onhost.hostfacts", "opsctl.onhost.gpus")
+_GPUS = tuple(f"opsctl.onhost.{name}" for name in ("asking", "hostfacts", "gpubus", "gpus"))
 _MODEL = ("opsctl.onhost.modelcheck", "opsctl.ansible.target.fetched")
 # The fetch of a model is a file on the host, since it outlives the connection.
 _FETCH = (

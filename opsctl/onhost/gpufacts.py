@@ -11,8 +11,8 @@ import re
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Dict, Iterable, List, Optional, Tuple
 
-from opsctl.onhost import hostfacts
-from opsctl.onhost.hostfacts import PLAIN, read
+from opsctl.onhost import gpubus, hostfacts
+from opsctl.onhost.hostfacts import BUS, PLAIN, read
 
 # An idle GPU lowers its link: the most that card and slot can do is what counts under load.
 MORE = ("compute_cap", "pci.bus_id", "pcie.link.gen.max", "pcie.link.width.max")
@@ -32,6 +32,9 @@ def report() -> Tuple[List[Dict[str, Any]], List[Dict[str, Any]]]:
                 _more(gpu, []) for gpu in hostfacts.parse_gpus(hostfacts.run(hostfacts.GPU_QUERY))
             ]
         text = apps.result()
+    cards = [
+        _more(card, []) | card for card in gpubus.completed(cards, gpubus.on_bus(gpubus.pci()))
+    ]
     for card in cards:
         place(card)
     return cards or amd(), hostfacts.parse_gpu_processes(text, cards)
@@ -47,14 +50,11 @@ def parse(text: str) -> Optional[List[Dict[str, Any]]]:
     """The answer to the long query; None if a field is not known there."""
     if "not a valid field" in text:
         return None
-    found: List[Dict[str, Any]] = []
-    for line in text.splitlines():
-        cells = [cell.strip() for cell in line.split(",")]
-        # Whether a GPU is well is judged by the columns that the short query has.
-        for gpu in hostfacts.parse_gpus(",".join(cells[:PLAIN]) if len(cells) > PLAIN else line):
-            gpu["index"] = gpu["index"] if len(cells) > 1 else len(found)
-            found.append(_more(gpu, cells[PLAIN:]))
-    return found
+    rows = [[cell.strip() for cell in line.split(",")] for line in text.splitlines()]
+    more = {int(cells[0]): cells[PLAIN:] for cells in rows if cells[0].isdigit()}
+    # Whether a GPU is well is judged by the columns that the short query has.
+    plain = "\n".join(",".join(cells[:PLAIN]) for cells in rows)
+    return [_more(gpu, more.get(gpu["index"], [])) for gpu in hostfacts.parse_gpus(plain)]
 
 
 def _more(gpu: Dict[str, Any], cells: List[str]) -> Dict[str, Any]:
@@ -65,7 +65,7 @@ def _more(gpu: Dict[str, Any], cells: List[str]) -> Dict[str, Any]:
         **gpu,
         "vendor": "nvidia",
         "capability": [int(capability[1]), int(capability[2])] if capability else None,
-        "bus": cells[1].lower(),
+        "bus": cells[1].lower() if BUS.fullmatch(cells[1]) else gpu["bus"],
         "link": {"generation": int(cells[2]), "width": int(cells[3])} if known else None,
         "node": None,
     }

@@ -6,6 +6,7 @@ import shutil
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Dict
 
+from opsctl.onhost.gpubus import completed, on_bus, pci
 from opsctl.onhost.hostfacts import gpus, parse_gpu_table, run
 
 
@@ -17,7 +18,7 @@ def report() -> Dict[str, Any]:
         listed = pool.submit(gpus)
         table = parse_gpu_table(run(["nvidia-smi"]))
     return {
-        "gpus": listed.result() or table["gpus"],
+        "gpus": completed(listed.result() or table["gpus"], on_bus(pci())),
         "driver": table["driver"],
         "cuda": table["cuda"],
         "gpu_error": table["error"],

@@ -124,8 +124,13 @@ def parse_status(text: str) -> Dict[str, Any]:
 
 # -- GPUs ---------------------------------------------------------------------------------------
 
-_LOST = re.compile(r"Unable to determine the device handle for GPU\s?(\d+)?:?\s?(\S*?)[:\s]", re.I)
-_BUS = re.compile(r"[0-9A-F]{4,8}:[0-9A-F]{2}:[0-9A-F]{2}\.\d", re.I)
+BUS = re.compile(r"[0-9A-F]{4,8}:[0-9A-F]{2}:[0-9A-F]{2}\.\d", re.I)
+# "GPU0000:41:00.0" of older drivers, "GPU4: 0000:41:00.0" of newer ones.
+_LOST = re.compile(
+    r"Unable to determine the device handle for GPU\s?(?:(\d{1,3})(?::\s?|\s))?"
+    rf"({BUS.pattern})?",
+    re.I,
+)
 # A card that cannot be split says so too; one that says nothing may be split.
 _UNSPLIT = re.compile(r"Disabled|\[?(?:N/A|Not Supported)\]?", re.I)
 _ECC = re.compile(r"\d+|N/A|Off")
@@ -141,7 +146,7 @@ def parse_gpus(text: str) -> List[Dict[str, Any]]:
     gpus: List[Dict[str, Any]] = []
     for line in text.splitlines():
         if _LOST.search(line):
-            gpus.append(_gpu(len(gpus), "", "", "", "", "lost"))
+            gpus.append(_lost(line))
             continue
         cells = [cell.strip() for cell in line.split(",")]
         if len(cells) < 5 or not cells[0].isdigit():
@@ -150,7 +155,32 @@ def parse_gpus(text: str) -> List[Dict[str, Any]]:
         mig = cells[5] if len(cells) >= PLAIN else ""  # else the line was cut off
         state = _state(line, total, used, mig) if name and uuid else "error"
         gpus.append(_gpu(index, name, uuid, total, used, state))
-    return gpus
+    return _numbered(gpus)
+
+
+def _lost(line: str) -> Dict[str, Any]:
+    """Of the line that nvidia-smi prints in place of a card: index −1 and bus "" if it tells
+    none."""
+    told = _LOST.search(line)
+    assert told is not None
+    index, bus = (told[1] or "", told[2] or "")
+    return {**_gpu(int(index or -1), "", "", "", "", "lost"), "bus": bus.lower()}
+
+
+def _numbered(gpus: List[Dict[str, Any]]) -> List[Dict[str, Any]]:
+    """By index, no two cards with one. The others keep their numbers when a card is lost, so a gap
+    among them is its own; where that does not tell it, it keeps −1."""
+    there = {gpu["index"] for gpu in gpus if gpu["name"]}
+    nameless = [gpu for gpu in gpus if not gpu["name"]]
+    for gpu in nameless:
+        gpu["index"] = -1 if gpu["index"] in there else gpu["index"]
+        there.add(gpu["index"])
+    gaps = [index for index in range(max(there, default=-1)) if index not in there]
+    open_ = [gpu for gpu in nameless if gpu["index"] < 0]
+    if len(gaps) == len(open_):
+        for index, gpu in zip(gaps, sorted(open_, key=lambda gpu: str(gpu["bus"]))):
+            gpu["index"] = index
+    return sorted(gpus, key=lambda gpu: int(gpu["index"]))
 
 
 def _state(line: str, total: str, used: str, mig: str) -> str:
@@ -171,6 +201,7 @@ def _gpu(index: int, name: str, uuid: str, total: str, used: str, state: str) ->
         "memory_total": int(total) * MiB if figures else 0,
         "memory_used": int(used) * MiB if figures else 0,
         "state": state,
+        "bus": "",
     }
 
 
@@ -190,7 +221,7 @@ def parse_gpu_table(text: str) -> Dict[str, Any]:
     blocks: List[List[str]] = []
     for line in text.split("MIG devices:")[0].splitlines():
         if _LOST.search(line):
-            gpus.append(_gpu(len(gpus), "", "", "", "", "lost"))
+            gpus.append(_lost(line))
         elif re.match(r"\|\s+\d+\s+\S.*\|.*\|", line):
             blocks.append([line])
         elif blocks:
@@ -199,7 +230,7 @@ def parse_gpu_table(text: str) -> Dict[str, Any]:
     return {
         "driver": driver[1] if driver else "",
         "cuda": cuda[1] if cuda else "",
-        "gpus": gpus,
+        "gpus": _numbered(gpus),
         "error": error[0] if error else "",
     }
 
@@ -211,7 +242,8 @@ def _cells(block: Sequence[str], row: int) -> List[str]:
 def _table_gpu(block: Sequence[str]) -> List[Dict[str, Any]]:
     """The cell of ECC says "On" of a card that is split; drivers before MIG have no third row."""
     head = re.match(r"\s*(\d+)\s+(.*?)(?:\s+(?:On|Off))?\s*$", _cells(block, 0)[0])
-    if head is None or not _BUS.search("".join(block)):
+    bus = BUS.search("".join(block))
+    if head is None or bus is None:
         return []
     ecc, mig = ((_cells(block, row)[2:3] or [""])[0].strip() for row in (0, 2))
     sensors = (_cells(block, 1) or [""])[0]
@@ -223,7 +255,8 @@ def _table_gpu(block: Sequence[str]) -> List[Dict[str, Any]]:
     else:
         state = "error"
     used, total = (memory[1], memory[2]) if memory else ("", "")
-    return [_gpu(int(head[1]), head[2].strip(), "", total, used, state)]
+    card = _gpu(int(head[1]), head[2].strip(), "", total, used, state)
+    return [{**card, "bus": bus[0].lower()}]
 
 
 def parse_gpu_processes(text: str, gpus: Iterable[Dict[str, Any]] = ()) -> List[Dict[str, Any]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import Any, List, Mapping
 
-from opsctl.onhost.doctor import driver, gpu, look
+from opsctl.onhost.doctor import driver, gpu, look, smi
 from opsctl.onhost.doctor.fault import FAIL
 from opsctl.onhost.parking import DRIVER, GPUS_BEFORE, UNITS
 from opsctl.onhost.store import Places
@@ -23,11 +23,11 @@ def judge(must: Mapping[str, Any], seen: Mapping[str, Any]) -> List[str]:
     keep a release from starting; an Xid of this boot always does."""
     judged = [*driver.judge(seen), *gpu.judge(seen)]
     found = [f.detail for f in judged if f.status == FAIL and (f.blocks or f.check == "xid")]
-    loaded, wanted = driver.version(seen), must.get(DRIVER)
+    loaded, wanted = smi.version(seen), must.get(DRIVER)
     if wanted and loaded != wanted:
         found.append(f"the kernel runs {f'driver {loaded}' if loaded else 'no driver'}, {wanted} "
                      "is installed")  # fmt: skip
-    well = len(gpu.free(gpu.known(seen)))
+    well = len(gpu.free(smi.known(seen)))
     if well < int(must.get(GPUS_BEFORE) or 0):
         found.append(f"{well} GPUs are well, {must[GPUS_BEFORE]} were before")
     for unit in must.get(UNITS) or ():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from opsctl.errors import OpsctlError, Unreachable
@@ -53,11 +53,23 @@ def _row(name: str, address: str, answer: Said) -> tuple[str, ...]:
     )
 
 
-def gpus(found: Any) -> str:
-    """ "8 × NVIDIA L40S"; a GPU that is not well says so."""
+def gpus(cards: Iterable[Mapping[str, Any]]) -> str:
+    """ "8 × NVIDIA L40S"; a GPU that is not well says so. One of which nothing is left but its
+    place says that."""
+    found = list(cards)
+    lost = [gpu for gpu in found if gpu.get("state") == "lost" and not gpu.get("name")]
     kinds = Counter(
         str(gpu.get("name") or "GPU")
         + ("" if gpu.get("state", "ok") == "ok" else f" ({gpu['state']})")
         for gpu in found
+        if gpu not in lost
     )
-    return ", ".join(f"{n} × {name}" for name, n in kinds.items()) or NONE
+    told = [*(f"{n} × {name}" for name, n in kinds.items()), *map(_lost, lost)]
+    return ", ".join(told) or NONE
+
+
+def _lost(gpu: Mapping[str, Any]) -> str:
+    """ "GPU 4 at 0000:41:00.0 (lost)" """
+    index = gpu.get("index", -1)
+    where = f" at {gpu['bus']}" if gpu.get("bus") else ""
+    return f"GPU{f' {index}' if index >= 0 else ''}{where} (lost)"

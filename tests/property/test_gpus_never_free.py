@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from opsctl.onhost.doctor import examine, gpu
+from opsctl.onhost.doctor import examine, gpu, smi
 from tests.unit.doctor import hosts
 
 NAME, TOTAL, DRIVER = "NVIDIA A100-SXM4-80GB", 81920, hosts.DRIVER
@@ -24,7 +24,7 @@ GARBAGE = st.sampled_from(
      "\x00\ufffd", "Wed Sep 30 21:53:38 2026", "No devices were found", "+-----+"]
 )  # fmt: skip
 # What tells of a card that no release could take any more; which of them, hangs on what is left.
-TOLD = {"gpu-lost", "gpu-error", "gpu-off-bus", "gpu-too-few", "gpu-none"}
+TOLD = {"driver-smi-broken", "gpu-lost", "gpu-error", "gpu-off-bus", "gpu-too-few", "gpu-none"}
 QUERIES, TABLE = ("smi-cards", "smi-short"), "smi"
 
 
@@ -97,7 +97,7 @@ def damaged(draw: Any, text: str, words: Any, separator: str) -> str:
 
 
 def free(seen: dict[str, Any]) -> set[int]:
-    return set(gpu.free(gpu.known(copy.deepcopy(seen))))
+    return set(gpu.free(smi.known(copy.deepcopy(seen))))
 
 
 def faults(seen: dict[str, Any]) -> set[str]:

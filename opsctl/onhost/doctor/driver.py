@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import re
-from typing import Any, List, Mapping, Optional, Tuple
+from typing import Any, List, Mapping, Optional, Set, Tuple
 
-from opsctl.onhost import hostfacts, unitfacts
-from opsctl.onhost.asking import HUNG, MISSING
-from opsctl.onhost.doctor import texts, xid
+from opsctl.onhost.doctor import smi, xid
 from opsctl.onhost.doctor.fault import FAIL, WARN, Fault, Finding, Found, table
+from opsctl.onhost.doctor.smi import cards_on_bus, out, state, version
 
 FAULTS = table(
     Fault("driver-none", "driver", FAIL, "NVIDIA cards without a driver",
@@ -16,13 +15,17 @@ FAULTS = table(
           "modprobe nvidia; journalctl -k -b | grep -i nvidia", True),
     Fault("driver-smi-missing", "driver", FAIL, "a loaded driver without nvidia-smi",
           "the driver's tools are not installed; nothing can be told of the cards",
-          "install the package of nvidia-smi of driver {driver}"),
+          "install the package of nvidia-smi of driver {driver}", True),
+    Fault("driver-smi-broken", "driver", FAIL, "an nvidia-smi that crashes, or tells nothing",
+          "its library or the driver is damaged; nothing can be told of the cards",
+          "nvidia-smi; echo $?; journalctl -k -b | grep -iE 'nvrm|nvidia|segfault'; install the "
+          "driver's packages again", True),
     Fault("driver-mismatch", "driver", FAIL, "kernel module and library of different versions",
           "the driver was upgraded under the running kernel module; programs that start now fail",
           "reboot", True),
     Fault("driver-dead", "driver", FAIL, "a driver that nvidia-smi cannot speak with",
           "the kernel module is missing, or failed when it was loaded",
-          "journalctl -k -b | grep -iE 'nvrm|nvidia'", True),
+          "lspci -d 10de:; journalctl -k -b | grep -iE 'nvrm|nvidia'", True),
     Fault("driver-hangs", "driver", FAIL, "an nvidia-smi that does not answer",
           "a card or its firmware does not answer the driver; more questions hang too",
           "journalctl -k -b | grep Xid; then reboot", True),
@@ -69,7 +72,6 @@ FAULTS = table(
           "install the CUDA toolkit {cuda}; its place is /usr/local/cuda"),
 )  # fmt: skip
 
-GPU_CLASSES = ("0x0300", "0x0302")  # VGA and 3D controllers
 SWITCH_CLASS = "0x0680"  # bridges: NVSwitches
 
 
@@ -94,27 +96,6 @@ def blocking(seen: Mapping[str, Any], manifest: Mapping[str, Any]) -> List[Findi
     return found.list
 
 
-def cards_on_bus(seen: Mapping[str, Any]) -> List[str]:
-    return [d["bus"] for d in seen["pci"] if d["class"].startswith(GPU_CLASSES)]
-
-
-def version(seen: Mapping[str, Any]) -> str:
-    """Of the module in the kernel; in a container that hides it, as nvidia-smi tells it."""
-    loaded = unitfacts.driver(seen["files"].get("/proc/driver/nvidia/version", ""))
-    details = texts.details(out(seen, "smi-details")) or {}
-    table_ = hostfacts.parse_gpu_table(out(seen, "smi"))["driver"]
-    short = re.search(r", (\d+\.\d+[.\d]*)$", out(seen, "smi-short"), re.MULTILINE)
-    return loaded or details.get("driver") or table_ or (short[1] if short else "")
-
-
-def out(seen: Mapping[str, Any], name: str) -> str:
-    return str((seen["commands"].get(name) or {}).get("out") or "")
-
-
-def state(seen: Mapping[str, Any], name: str) -> str:
-    return str((seen["commands"].get(name) or {}).get("state") or MISSING)
-
-
 def older(one: str, other: str) -> bool:
     return numbers(one) < numbers(other)
 
@@ -131,29 +112,16 @@ def numbers(text: str) -> Tuple[int, ...]:
 
 def _driver(seen: Mapping[str, Any], found: Found) -> None:
     loaded, cards = version(seen), cards_on_bus(seen)
-    error = next(
-        filter(None, (_error(seen, name) for name in ("smi", "smi-cards", "smi-short"))), ""
-    )
-    smi = [
-        state(seen, name) for name in ("smi", "smi-cards", "smi-short") if name in seen["commands"]
-    ]
-    if not cards and not loaded:
-        wants = [s["service"] for s in seen["services"] if s["manifest"].get("needs")]
-        if not wants:
-            found.passed("driver", "no NVIDIA cards here, and none are asked for")
+    wanted = any(service["manifest"].get("needs") for service in seen["services"])
+    if not cards and not loaded and not wanted:
+        found.passed("driver", "no NVIDIA cards here, and none are asked for")
         return
-    if "mismatch" in error:
-        library = re.search(r"NVML library version: (\S+)", "".join(map(str, _outs(seen))))
-        of = f", the library is {library[1]}" if library else ""
-        found.fault("driver-mismatch", f"{error} (the kernel has {loaded or 'another'}{of})")
-    elif cards and "/proc/driver/nvidia/version" not in seen["files"] and not loaded:
-        found.fault("driver-none", f"{len(cards)} NVIDIA cards on the bus, no driver is loaded")
-    elif smi and all(one == MISSING for one in smi):
-        found.fault("driver-smi-missing", "nvidia-smi is not on this host", driver=loaded or "…")
-    elif HUNG in smi:
-        found.fault("driver-hangs", "nvidia-smi did not answer within its limit")
-    elif error:
-        found.fault("driver-dead", error)
+    silence = smi.silence(seen)
+    # Without nouveau the driver would be loaded.
+    if silence and not (silence.fault == "driver-none" and _by_nouveau(seen)):
+        found.fault(silence.fault, silence.detail, driver=loaded or "…")
+    if not cards and not loaded:
+        return
     _disk_version(seen, loaded, found)
     for service in seen["services"]:
         least = (service["manifest"].get("needs") or {}).get("driver")
@@ -170,17 +138,17 @@ def _disk_version(seen: Mapping[str, Any], loaded: str, found: Found) -> None:
         found.fault("driver-waits", f"the kernel has {loaded}, on disk is {on_disk[0]}")
 
 
-def _outs(seen: Mapping[str, Any]) -> List[str]:
-    return [out(seen, name) for name in seen["commands"] if name.startswith("smi")]
+def _modules(seen: Mapping[str, Any]) -> Set[str]:
+    return {line.split(" ")[0] for line in seen["files"].get("/proc/modules", "").splitlines()}
 
 
-def _error(seen: Mapping[str, Any], name: str) -> str:
-    return str(hostfacts.parse_gpu_table(out(seen, name))["error"]).strip()
+def _by_nouveau(seen: Mapping[str, Any]) -> List[str]:
+    """The cards that nouveau holds."""
+    return [d["bus"] for d in seen["pci"] if d["driver"] == "nouveau"]
 
 
 def _nouveau(seen: Mapping[str, Any], found: Found) -> None:
-    modules = {line.split(" ")[0] for line in seen["files"].get("/proc/modules", "").splitlines()}
-    held = [d["bus"] for d in seen["pci"] if d["driver"] == "nouveau"]
+    modules, held = _modules(seen), _by_nouveau(seen)
     if "nouveau" in modules or held:
         on = f", on {', '.join(held)}" if held else ""
         found.fault("nouveau", f"nouveau is loaded{on}")

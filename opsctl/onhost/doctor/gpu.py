@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import re
-from typing import Any, Dict, List, Mapping, Optional, Sequence
+from typing import Any, List, Mapping, Optional, Sequence
 
-from opsctl.onhost import gpufacts, hostfacts
-from opsctl.onhost.doctor import onecard, texts
-from opsctl.onhost.doctor.driver import cards_on_bus, out, state
+from opsctl.onhost.doctor import onecard, smi, texts
 from opsctl.onhost.doctor.fault import FAIL, WARN, Fault, Finding, Found, table
+from opsctl.onhost.doctor.smi import cards_on_bus, known, out, state
+from opsctl.onhost.gpubus import short
 
-_BUS = re.compile(r"[0-9a-f]{4,8}:")
 RESET = "drain the host; nvidia-smi -r -i {gpu}, or reboot"
 VENDOR = "take the card out of service; the vendor replaces it"
 FAULTS = table(
@@ -99,9 +97,6 @@ FAULTS = table(
 )  # fmt: skip
 
 
-NO_FIGURES = {"memory_total": 0, "memory_used": 0}
-
-
 def judge(seen: Mapping[str, Any]) -> List[Finding]:
     """`seen`: the whole look."""
     found = Found(FAULTS)
@@ -109,10 +104,9 @@ def judge(seen: Mapping[str, Any]) -> List[Finding]:
     _presence(seen, cards, found)
     _split(cards, wanted(seen["services"]), found)
     for service in seen["services"]:
-        _service(service, cards, found)
-    for one in (texts.details(out(seen, "smi-details")) or {}).get("cards", []):
-        if _sound(cards, one["index"]):
-            onecard.judge(one, found)
+        _service(seen, service, cards, found)
+    for one in smi.details(seen, cards):
+        onecard.judge(one, found)
     _amd(seen, found)
     _passes(seen, cards, found)
     return found.list
@@ -126,9 +120,9 @@ def blocking(seen: Mapping[str, Any], manifest: Mapping[str, Any]) -> List[Findi
     mine = wanted([service])
     _presence(seen, cards, found, manifest.get("gpus"))
     _split(cards, mine, found)
-    _service(service, cards, found)
-    for one in (texts.details(out(seen, "smi-details")) or {}).get("cards", []):
-        if (mine is None or one["index"] in mine) and _sound(cards, one["index"]):
+    _service(seen, service, cards, found)
+    for one in smi.details(seen, cards):
+        if mine is None or one["index"] in mine:
             onecard.judge(one, found)
     return found.list
 
@@ -141,34 +135,9 @@ def wanted(services: Sequence[Mapping[str, Any]]) -> Optional[List[int]]:
     return sorted({index for manifest in asking for index in manifest["gpus"]})
 
 
-def known(seen: Mapping[str, Any]) -> List[Dict[str, Any]]:
-    """The cards with their state: as the long query tells them, else the short one, the table, or
-    AMD's sysfs. Of two answers the worse one counts: nvidia-smi's table tells of MIG and of ERR!
-    where a query tells nothing. A card that only the table shows did not answer the query."""
-    listed = gpufacts.parse(out(seen, "smi-cards"))
-    if listed is None:
-        listed = [{**gpu, "bus": "", "capability": None} for gpu in
-                  hostfacts.parse_gpus(out(seen, "smi-short"))]  # fmt: skip
-    drawn = hostfacts.parse_gpu_table(out(seen, "smi"))["gpus"]
-    if not listed:
-        listed = [{**gpu, "bus": "", "capability": None} for gpu in drawn]
-    worse = {gpu["index"]: gpu["state"] for gpu in drawn if gpu["state"] != "ok" and gpu["name"]}
-    for card in listed:
-        if card["state"] == "ok" and card["index"] in worse:
-            card.update(state=worse[card["index"]], **NO_FIGURES)
-    told = {card["index"] for card in listed}
-    silent = {**NO_FIGURES, "state": "error", "bus": "", "capability": None}
-    listed += [{**gpu, **silent} for gpu in drawn if gpu["name"] and gpu["index"] not in told]
-    return listed or list(seen["amd"])
-
-
 def free(cards: Sequence[Mapping[str, Any]]) -> List[int]:
     """Indices of the cards that a release could take: sound ones only."""
     return [card["index"] for card in cards if card["state"] == "ok"]
-
-
-def _sound(cards: Sequence[Mapping[str, Any]], index: int) -> bool:
-    return not any(c["index"] == index and c["state"] in ("lost", "error") for c in cards)
 
 
 def _presence(
@@ -178,19 +147,22 @@ def _presence(
     only: Optional[Sequence[int]] = None,
 ) -> None:
     """`only`: indices that matter; a card that is not one of them keeps nobody from starting."""
+    there = {card["index"] for card in cards}
     for card in cards:
         index = card["index"]
-        if only is not None and index not in only:
+        maybe = index < 0 and not there.issuperset(only or ())  # lost, and nobody knows which
+        if only is not None and index not in only and not maybe:
             continue
-        where = f"GPU {index}" + (f" ({card['bus']})" if _BUS.match(card.get("bus") or "") else "")
+        at = f" ({card['bus']})" if card.get("bus") else ""
+        where = f"GPU {index}{at}" if index >= 0 else f"the GPU at {card['bus'] or 'some bus'}"
         if card["state"] == "lost":
             found.fault("gpu-lost", f"{where} is lost")
         elif card["state"] == "error":
             found.fault("gpu-error", f"{where} {card['name']} is in ERR!", gpu=index)
-    listed = {_short(card["bus"]) for card in cards if card.get("bus")}
-    lost = sum(card["state"] == "lost" for card in cards)
-    absent = [bus for bus in cards_on_bus(seen) if _short(bus) not in listed]
-    if listed and only is None:
+    listed = {short(card["bus"]) for card in cards if card.get("bus")}
+    lost = sum(card["state"] == "lost" and not card["bus"] for card in cards)
+    absent = [bus for bus in cards_on_bus(seen) if short(bus) not in listed]
+    if only is None and any(card["state"] != "lost" and card["bus"] for card in cards):
         for bus in absent[: len(absent) - lost] if lost <= len(absent) else []:
             found.fault("gpu-off-bus", f"{bus} is on the bus, nvidia-smi does not list it", bus=bus)
 
@@ -203,36 +175,56 @@ def _split(cards: Sequence[Mapping[str, Any]], mine: Optional[Sequence[int]], fo
             found.fault("gpu-mig", f"GPU {index} {card['name']} is split by MIG", gpu=index)
 
 
-def _short(bus: str) -> str:
-    """ "00000000:01:00.0" and "0000:01:00.0" are one place; GB200 has domains above 0."""
-    return re.sub(r"^0{4}(?=[0-9a-f]{4}:)", "", bus.lower())
-
-
-def _service(service: Mapping[str, Any], cards: Sequence[Mapping[str, Any]], found: Found) -> None:
+def _service(
+    seen: Mapping[str, Any],
+    service: Mapping[str, Any],
+    cards: Sequence[Mapping[str, Any]],
+    found: Found,
+) -> None:
     manifest, name = service["manifest"], service["service"]
     needs = manifest.get("needs")
     if not needs:  # an engine on the CPU, or a release of which nothing is known
         return
     ranks = len(manifest.get("ranks") or ())
-    by_index = {card["index"]: card for card in cards}
-    chosen = manifest.get("gpus")
     if not cards:
-        found.fault("gpu-none", f"no GPU is here, {name} takes {ranks}", name)
+        if smi.silence(seen) is None:  # else nobody knows which cards are here
+            on_bus = len(cards_on_bus(seen))
+            here = f"{on_bus} are on the bus, the driver knows none" if on_bus else "no GPU is here"
+            found.fault("gpu-none", f"{here}, {name} takes {ranks}", name)
         return
-    absent = [index for index in chosen or () if index not in by_index]
-    if absent:
-        told = ", ".join(map(str, absent))
-        found.fault("gpu-absent", f"GPU {told} is not here (there are {len(cards)})", name)
-        return
-    mine = [by_index[index] for index in (chosen if chosen is not None else sorted(by_index))]
+    if all(card["state"] == "lost" for card in cards):
+        return  # nvidia-smi told of these alone, which is said of each; the others may be well
+    mine = _own(manifest.get("gpus"), name, cards, found)
     sound = [card for card in mine if card["state"] == "ok"]
-    if len(sound) < ranks:
+    untold = sum(card["state"] == "untold" for card in mine)
+    if mine and len(sound) + untold < ranks:
         of = f" of {len(mine)}" if len(mine) != len(sound) else ""
-        text = f"{name} takes {ranks} GPUs, {len(sound)}{of} are sound"
+        most = f"at most {len(sound) + untold}" if untold else f"{len(sound)}"
+        are = "is" if most + of == "1" else "are"
+        text = f"{name} takes {ranks} GPUs, {most}{of} {are} sound"
         found.fault("gpu-too-few", text, name)
     _kinds(name, sound[:ranks], found)
     for card in sound[:ranks] if card_names(sound) else []:
         _architecture(name, card, needs, found)
+
+
+def _own(
+    chosen: Optional[Sequence[int]],
+    name: str,
+    cards: Sequence[Mapping[str, Any]],
+    found: Found,
+) -> List[Mapping[str, Any]]:
+    """The cards that the service is to run on; empty if one of them is not here. A lost card of
+    which nobody knows the index may be the one that is missed."""
+    if chosen is None:
+        return list(cards)
+    by_index = {card["index"]: card for card in cards}
+    absent = [index for index in chosen if index not in by_index]
+    if len(absent) > sum(card["index"] < 0 for card in cards):
+        told = ", ".join(map(str, absent))
+        found.fault("gpu-absent", f"GPU {told} is not here (there are {len(cards)})", name)
+        return []
+    return [by_index[index] for index in chosen if index in by_index]
 
 
 def card_names(cards: Sequence[Mapping[str, Any]]) -> List[str]:

@@ -6,8 +6,8 @@ import re
 from typing import Any, List, Mapping, Optional
 
 from opsctl.onhost import hostfacts
-from opsctl.onhost.doctor.driver import out, state
 from opsctl.onhost.doctor.fault import FAIL, WARN, Fault, Finding, Found, table
+from opsctl.onhost.doctor.smi import out, state
 
 GiB = 1 << 30
 MiB = 1 << 20

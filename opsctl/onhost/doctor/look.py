@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Dict, List, Mapping, Sequence
 
-from opsctl.onhost import gpufacts, hostfacts, numa
+from opsctl.onhost import gpubus, gpufacts, hostfacts, numa
 from opsctl.onhost.asking import ask
 from opsctl.onhost.doctor import servicelook
 from opsctl.onhost.doctor.servicelook import strays
@@ -76,7 +76,7 @@ def look(
             "secure_boot": _secure_boot(places.root),
             "reboot": os.path.exists("/run/reboot-required"),
             "journal": journal_folder(places.root),
-            "pci": pci(),
+            "pci": gpubus.pci(),
             "amd": gpufacts.amd(),
             "nodes": numa.nodes(),
             "hugepages": numa.hugepages(),
@@ -102,7 +102,7 @@ def look_before(systemd: Systemd) -> Dict[str, Any]:
             "python": platform.python_version(),
             "systemd_error": "",
             "files": texts(FILES),
-            "pci": pci(),
+            "pci": gpubus.pci(),
             "amd": gpufacts.amd(),
             "units": _units(systemd),
             "commands": {name: future.result() for name, future in asked.items()},
@@ -127,24 +127,6 @@ def _nvcc() -> str:
 def texts(paths: Sequence[str]) -> Dict[str, str]:
     """Of the files that are there."""
     return {path: hostfacts.read(path) for path in paths if os.path.exists(path)}
-
-
-def pci(sys: str = "/sys") -> List[Dict[str, str]]:
-    """NVIDIA's devices on the bus: {"bus", "class", "driver"}, by address."""
-    found = []
-    folder = f"{sys}/bus/pci/devices"
-    for name in sorted(os.listdir(folder)) if os.path.isdir(folder) else []:
-        if hostfacts.read(f"{folder}/{name}/vendor").strip() != "0x10de":
-            continue
-        driver = os.path.realpath(f"{folder}/{name}/driver")
-        found.append(
-            {
-                "bus": name,
-                "class": hostfacts.read(f"{folder}/{name}/class").strip(),
-                "driver": os.path.basename(driver) if os.path.exists(driver) else "",
-            }
-        )
-    return found
 
 
 def disk(path: str) -> Dict[str, Any]:

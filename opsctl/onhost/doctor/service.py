@@ -6,10 +6,10 @@ import re
 from typing import Any, Dict, List, Mapping, Optional, Tuple
 
 from opsctl.onhost import hostfacts
-from opsctl.onhost.doctor import driver, folders, gpu, texts, units
-from opsctl.onhost.doctor.driver import out
+from opsctl.onhost.doctor import folders, smi, units
 from opsctl.onhost.doctor.fault import FAIL, WARN, Fault, Finding, Found, table
 from opsctl.onhost.doctor.host import gib
+from opsctl.onhost.doctor.smi import out
 
 MiB = 1 << 20
 LEAST_MEMLOCK = 64 << 30  # bytes; pinned host pools are tens of GiB a rank
@@ -72,7 +72,7 @@ def judge(seen: Mapping[str, Any]) -> List[Finding]:
         if service["manifest"]:
             _port(service, found)
             folders.models(service, found)
-            folders.environment(service, driver.version(seen), found)
+            folders.environment(service, smi.version(seen), found)
             folders.room(service, seen["disks"], found)
         _own(service, found)
     _gpu_memory(seen, found)
@@ -136,7 +136,7 @@ def _own(service: Mapping[str, Any], found: Found) -> None:
 
 def _gpu_memory(seen: Mapping[str, Any], found: Found) -> None:
     """Who holds memory on the cards. Orphans are told once, by their PID."""
-    cards: List[Dict[str, Any]] = gpu.known(seen)
+    cards: List[Dict[str, Any]] = smi.known(seen)
     holders = hostfacts.parse_gpu_processes(out(seen, "smi-processes"), cards)
     ours = {pid for service in seen["services"] for pid in service["pids"]}
     strays = {stray["pid"]: stray for stray in seen["strays"]}
@@ -154,8 +154,7 @@ def _gpu_memory(seen: Mapping[str, Any], found: Found) -> None:
     if out(seen, "smi-processes").startswith(("No devices", "Failed", "NVIDIA-SMI has failed")):
         return
     busy = {one["gpu"] for one in holders}
-    told = (texts.details(out(seen, "smi-details")) or {}).get("cards", [])
-    busy |= {card["index"] for card in told if card["display"]}
+    busy |= {card["index"] for card in smi.details(seen, cards) if card["display"]}
     for card in cards:
         if card["state"] == "ok" and card["memory_used"] > LEAST_LEFT and card["index"] not in busy:
             text = f"GPU {card['index']}: {gib(card['memory_used'])} in use, and no process"

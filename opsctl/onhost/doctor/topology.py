@@ -6,8 +6,8 @@ from itertools import combinations
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
 from opsctl.onhost.doctor import texts
-from opsctl.onhost.doctor.driver import out
 from opsctl.onhost.doctor.fault import WARN, Fault, Finding, Found, table
+from opsctl.onhost.doctor.smi import out
 
 FAULTS = table(
     Fault("topology-split", "topology", WARN, "a service across NUMA nodes without need",

@@ -16,7 +16,7 @@ import pytest
 
 from opsctl.ansible.target import engine
 from opsctl.onhost import hostfacts
-from opsctl.onhost.doctor import driver, examine, folders, gpu, look, texts
+from opsctl.onhost.doctor import examine, folders, gpu, look, smi, texts
 from opsctl.views.doctorodd import READ
 from tests.unit.doctor import hosts
 from tests.unit.doctor.test_doctor_faults import found, log, says
@@ -55,7 +55,7 @@ def shown(text: str) -> dict[str, Any]:
     ],
 )
 def test_tables_of_nvidia_smi(name: str, states: list[str], free: list[int]) -> None:
-    cards = gpu.known(shown(RAW[name]))
+    cards = smi.known(shown(RAW[name]))
     assert [card["state"] for card in cards] == states
     assert gpu.free(cards) == free
     for card in cards:
@@ -63,13 +63,13 @@ def test_tables_of_nvidia_smi(name: str, states: list[str], free: list[int]) -> 
 
 
 def test_a_lost_card_above_a_good_table_is_lost() -> None:
-    cards = gpu.known(shown(RAW["h04"] + "\n" + RAW["h08"]))
+    cards = smi.known(shown(RAW["h04"] + "\n" + RAW["h08"]))
     assert [card["state"] for card in cards] == ["lost", "ok", "ok"]
 
 
 def test_figures_of_the_tables() -> None:
     whole = RAW["h17"].replace("Off | ...", "Off | 00000000:01:00.0 Off |                  N/A |")
-    full, gb200 = gpu.known(shown(whole))[0], gpu.known(shown(RAW["h08"]))[1]
+    full, gb200 = smi.known(shown(whole))[0], gpu.known(shown(RAW["h08"]))[1]
     assert full["memory_used"] >> 20 == 94292  # 54 % is the fan
     assert gb200["memory_total"] >> 20 == 189471
 
@@ -182,7 +182,7 @@ def test_one_line_of_the_driver_a_card(monkeypatch: pytest.MonkeyPatch) -> None:
     rows = [f"{n}, NVIDIA A100, GPU-{n}, 81920, 0, Disabled, {told}\n"
             for n, told in enumerate(lines.split())]  # fmt: skip
     says("smi-short", "".join(rows))(seen)
-    assert driver.version(seen) == "550.90.07"
+    assert smi.version(seen) == "550.90.07"
 
 
 @pytest.mark.parametrize(
@@ -219,7 +219,7 @@ def test_a_driver_that_was_upgraded_under_the_kernels_module() -> None:
         says(name, RAW["h39"])(seen)
     told = found(seen)
     assert "the library is 550.144" in told["driver-mismatch"][0]
-    assert gpu.known(seen) == []
+    assert smi.known(seen) == []
 
 
 def test_a_kill_within_a_group_is_not_one_of_the_host() -> None:

@@ -42,8 +42,8 @@ def said(command: str, old: str, new: str, times: int = -1) -> Plant:
     return plant
 
 
-def says(command: str, out: str, state: str = "ok") -> Plant:
-    return lambda seen: seen["commands"][command].update(out=out, state=state)
+def says(command: str, out: str, state: str = "ok", rc: int = 0) -> Plant:
+    return lambda seen: seen["commands"][command].update(out=out, state=state, rc=rc)
 
 
 def card(old: str, new: str) -> Plant:
@@ -112,13 +112,37 @@ ROW0 = f"0, {hosts.RTX}, GPU-0000, 97887, 94292, Disabled, 580.105.08, 12.0, {BU
 MISMATCH = (
     "Failed to initialize NVML: Driver/library version mismatch\nNVML library version: 550.144\n"
 )
+HANDLE = "Unable to determine the device handle for "
 OTHER = "NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver.\n"
 EVERY_SMI = ("smi", "smi-cards", "smi-short", "smi-processes", "smi-details", "smi-topology",
              "smi-p2p")  # fmt: skip
 
 
-def smi(out: str, state: str = "ok") -> Plant:
-    return both(*[says(name, out, state) for name in EVERY_SMI])
+def smi(out: str, state: str = "ok", rc: int = 0) -> Plant:
+    return both(*[says(name, out, state, rc) for name in EVERY_SMI])
+
+
+def unseen(seen: Seen) -> None:
+    """A container: neither the bus nor /proc/driver is there."""
+    seen["pci"] = []
+    seen["files"].pop("/proc/driver/nvidia/version")
+
+
+def lost(line: str, others: bool) -> Plant:
+    """nvidia-smi tells of GPU 4 in a line of its own, of the others below it or not at all."""
+
+    def plant(seen: Seen) -> None:
+        for name in ("smi", "smi-cards", "smi-short"):
+            answer = seen["commands"][name]
+            rows = [row for row in answer["out"].splitlines(True) if not row.startswith("4,")]
+            at = next((i for i, row in enumerate(rows) if row.startswith("|   4 ")), len(rows))
+            answer["out"] = line + "\n" + "".join(rows[:at] + rows[at + 3 :] if others else [])
+        text = seen["commands"]["smi-details"]["out"].split("  <gpu id=")
+        seen["commands"]["smi-details"]["out"] = (
+            "  <gpu id=".join(text[:5] + text[6:]) if others else line + "\n"
+        )
+
+    return plant
 
 
 ENGINE = "engine|packages"
@@ -204,11 +228,25 @@ FAULTS: list[tuple[str, str, Plant, str, set[str]]] = [
     ("driver-none", "reference",
      both(file("/proc/driver/nvidia/version", None), smi("", "missing"),
           file("/proc/modules", "ext4 1 1\n")),
-     "8 NVIDIA cards on the bus", {"gpu-none"}),
-    ("driver-smi-missing", "reference", smi("", "missing"), "nvidia-smi", {"gpu-none"}),
-    ("driver-mismatch", "reference", smi(MISMATCH), "the library is 550.144", {"gpu-none"}),
-    ("driver-dead", "reference", smi(OTHER), "couldn't communicate", {"gpu-none"}),
-    ("driver-hangs", "reference", smi("", "hung"), "did not answer", {"gpu-none"}),
+     "8 NVIDIA cards on the bus", set()),
+    ("driver-smi-missing", "reference", smi("", "missing"), "nvidia-smi", set()),
+    # Whoever could not ask the cards knows nothing of their number: one fault, not two.
+    *((fault, host, both(hidden, plant), words, set())
+      for hidden in (lambda seen: None, unseen)
+      for fault, host, plant, words in (
+          ("driver-mismatch", "reference", smi(MISMATCH), "the library is 550.144"),
+          ("driver-dead", "reference", smi(OTHER), "couldn't communicate"),
+          ("driver-dead", "reference", smi("Failed to initialize NVML: Unknown Error\n"),
+           "NVML: Unknown Error"),
+          ("driver-hangs", "reference", smi("", "hung"), "did not answer"),
+          ("driver-smi-broken", "reference", smi("", rc=-11), "was ended by SIGSEGV"),
+          ("driver-smi-broken", "reference", smi(""), "ended with 0 and said nothing"),
+          ("driver-smi-broken", "reference", smi("no license found\n", rc=3),
+           "ended with 3 and said only: no license found"),
+      )),
+    ("nouveau", "reference",
+     both(file("/proc/driver/nvidia/version", None), smi(OTHER), put("pci|2|driver", "nouveau"),
+          file("/proc/modules", "nouveau 1 0\n")), "0000:31:00.0", set()),
     ("driver-waits", "reference", says("module-version", "590.48.01\n"), "on disk is 590.48.01",
      set()),
     ("driver-old", "reference",
@@ -265,7 +303,13 @@ FAULTS: list[tuple[str, str, Plant, str, set[str]]] = [
     ("gpu-lost", "reference",
      both(says("smi-cards", "Unable to determine the device handle for GPU0000:11:00.0: Unknown "
                "Error\n" + hosts.cards(hosts.RTX, 94292, "12.0").partition("\n")[2])),
-     "lost", {"gpu-too-few"}),
+     "GPU 0 (0000:11:00.0) is lost", {"gpu-too-few"}),
+    *(("gpu-lost", "reference", lost(HANDLE + line, others),
+       "GPU 4 (0000:51:00.0) is lost", {"gpu-too-few"})
+      for line in ("GPU4: 0000:51:00.0: Unknown Error",
+                   "GPU0000:51:00.0: Unknown Error",
+                   "GPU 0000:51:00.0: GPU is lost.  Reboot the system to recover this GPU")
+      for others in (True, False)),
     ("gpu-error", "reference", said("smi-cards", ROW0, ROW0.replace(hosts.RTX, "ERR!")),
      "ERR!", {"gpu-too-few"}),
     ("gpu-error", "reference",

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from opsctl.onhost import gpufacts
+from opsctl.onhost import gpubus, gpufacts
 
 MIB = 1 << 20
 UUID = "GPU-00000000-0000-4000-8000-00000000000"
@@ -108,3 +108,50 @@ def test_strangers_are_all_processes_but_ours() -> None:
     assert [(one["pid"], one["service"]) for one in found] == [(1, ""), (0, "")]
     found = gpufacts.strangers(processes, {2: "glm"}, "kimi")
     assert [(one["pid"], one["service"]) for one in found] == [(1, ""), (2, "glm"), (0, "")]
+
+
+BUSES = [f"0000:{n}1:00.0" for n in range(4)]
+LINE = "Unable to determine the device handle for GPU0000:21:00.0: Unknown Error\n"
+
+
+def rows(*indices: int) -> str:
+    return "".join(
+        f"{n}, A, {UUID}{n}, 97887, 0, Disabled, 580.95.05, 12.0, 0000{BUSES[n]}, 5, 16\n"
+        for n in indices
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "buses", "found"),
+    [
+        # nvidia-smi ended at the lost card: the bus tells its number, and that there are others
+        (LINE, BUSES, [(0, "untold"), (1, "untold"), (2, "lost"), (3, "untold")]),
+        (LINE + rows(0, 1, 3), BUSES, [(0, "ok"), (1, "ok"), (2, "lost"), (3, "ok")]),
+        (LINE, [], [(-1, "lost")]),  # a container without the bus
+        (LINE, BUSES[:2], [(-1, "lost")]),  # the bus knows nothing of it
+        # one card belongs to another driver: places on the bus are no numbers of nvidia-smi's
+        (
+            LINE + rows(1).replace("1, A", "0, A", 1),
+            BUSES,
+            [(-1, "lost"), (0, "ok")],
+        ),
+        (rows(0, 1), BUSES, [(0, "ok"), (1, "ok")]),  # none is lost: what lacks is told elsewhere
+    ],
+)
+def test_the_bus_tells_what_nvidia_smi_did_not_come_to(
+    text: str, buses: list[str], found: list[tuple[int, str]]
+) -> None:
+    cards = gpubus.completed(gpufacts.parse(text) or [], buses)
+    assert [(card["index"], card["state"]) for card in cards] == found
+    assert all(card["memory_total"] == 0 for card in cards if card["state"] != "ok")
+
+
+def test_nvidias_cards_on_the_bus(tmp_path: Path) -> None:
+    folder = tmp_path / "bus/pci/devices"
+    device(folder / "0000:11:00.0", vendor="0x10de", **{"class": "0x030200"})
+    device(folder / "0000:01:00.0", vendor="0x10de", **{"class": "0x030000"})
+    device(folder / "0000:02:00.0", vendor="0x10de", **{"class": "0x068000"})  # an NVSwitch
+    device(folder / "0000:03:00.0", vendor="0x8086", **{"class": "0x030000"})
+    found = gpubus.pci(str(tmp_path))
+    assert gpubus.on_bus(found) == ["0000:01:00.0", "0000:11:00.0"]
+    assert len(found) == 3 and gpubus.pci(str(tmp_path / "none")) == []

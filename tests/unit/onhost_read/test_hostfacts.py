@@ -64,16 +64,38 @@ def test_only_a_sound_gpu_shows_memory() -> None:
 
 
 @pytest.mark.parametrize(
-    "text",
+    ("text", "index", "bus"),
     [
-        "Unable to determine the device handle for GPU0000:CB:00.0: Unknown Error",
-        "Unable to determine the device handle for GPU3: 0000:CB:00.0: Unknown Error",
-        "Unable to determine the device handle for GPU 0000:CB:00.0: GPU is lost.  Reboot",
+        ("GPU0000:CB:00.0: Unknown Error", -1, "0000:cb:00.0"),
+        ("GPU3: 0000:CB:00.0: Unknown Error", 3, "0000:cb:00.0"),
+        ("GPU3: 00000000:CB:00.0: GPU is lost.  Reboot", 3, "00000000:cb:00.0"),
+        ("GPU 0000:CB:00.0: GPU is lost.  Reboot", -1, "0000:cb:00.0"),
+        ("GPU 11: 0008:01:00.0: Unknown Error", 11, "0008:01:00.0"),
+        ("GPU3: Unknown Error", 3, ""),
     ],
 )
-def test_a_lost_gpu_is_one_line_before_the_answer(text: str) -> None:
-    assert [gpu["state"] for gpu in hostfacts.parse_gpus(text)] == ["lost"]
-    assert [gpu["state"] for gpu in hostfacts.parse_gpu_table(text)["gpus"]] == ["lost"]
+def test_a_lost_gpu_is_one_line_before_the_answer(text: str, index: int, bus: str) -> None:
+    text = f"Unable to determine the device handle for {text}"
+    for (gpu,) in (hostfacts.parse_gpus(text), hostfacts.parse_gpu_table(text)["gpus"]):
+        assert (gpu["state"], gpu["index"], gpu["bus"]) == ("lost", index, bus)
+
+
+@pytest.mark.parametrize(
+    ("line", "index"),
+    [
+        ("GPU3: 0000:CB:00.0", 3),
+        ("GPU0000:CB:00.0", 3),  # the others keep their numbers: the gap is its own
+        ("GPU0: 0000:CB:00.0", 3),  # 0 is another card's
+    ],
+)
+def test_a_lost_gpu_never_has_the_number_of_a_sound_one(line: str, index: int) -> None:
+    sound = [f"{n}, NVIDIA A40, GPU-{n}, 46068, 3, Disabled, 580.105.08\n" for n in range(5)]
+    line = f"Unable to determine the device handle for {line}: Unknown Error\n"
+    found = hostfacts.parse_gpus(line + "".join(sound[:3] + sound[4:]))
+    assert [gpu["index"] for gpu in found] == [0, 1, 2, 3, 4]
+    assert [gpu["index"] for gpu in found if gpu["state"] == "lost"] == [index]
+    (first, *others) = hostfacts.parse_gpus(line.replace("GPU3", "GPU2") + "".join(sound[:3]))
+    assert (first["index"], first["state"], len(others)) == (-1, "lost", 3)  # no gap tells it
 
 
 @pytest.mark.parametrize(

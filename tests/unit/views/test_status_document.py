@@ -190,6 +190,26 @@ def test_silent_hosts_have_their_line(reference):
     assert len({len(r) for r in got}) == 1
 
 
+@pytest.mark.parametrize(
+    ("cards", "told"),
+    [
+        ([], "–"),
+        ([(4, "0000:51:00.0", "lost")], "GPU 4 at 0000:51:00.0 (lost)"),
+        ([(-1, "0000:51:00.0", "lost")], "GPU at 0000:51:00.0 (lost)"),
+        ([(-1, "", "lost")], "GPU (lost)"),
+        (
+            [(0, "0000:01:00.0", "untold"), (1, "0000:11:00.0", "lost"), (2, "", "untold")],
+            "2 × GPU (untold), GPU 1 at 0000:11:00.0 (lost)",
+        ),
+    ],
+)
+def test_a_lost_card_is_told_by_its_place(cards, told):
+    assert (
+        hosts.gpus({"index": i, "name": "", "bus": bus, "state": state} for i, bus, state in cards)
+        == told
+    )
+
+
 def test_the_table_of_hosts(reference):
     reference["gpus"][3]["state"] = "lost"
     said = {"h1": reference, "h2": Unreachable("no route")}
