@@ -7,7 +7,7 @@ from typing import Any
 from ansible.errors import AnsibleConnectionFailure, AnsibleError
 from ansible.plugins.action import ActionBase
 
-from opsctl.ansible import program
+from opsctl.ansible import program, rolespec
 from opsctl.ansible.connection import AnsibleHost
 from opsctl.ansible.reading import read_as_far
 from opsctl.errors import OpsctlError, SpecError
@@ -64,6 +64,10 @@ class Action(ActionBase):  # type: ignore[misc]
     @property
     def args(self) -> dict[str, Any]:
         return dict(self._task.args)
+
+    def given(self, role: str) -> dict[str, Any]:
+        """The arguments as the role's spec means them. Raises SpecError."""
+        return rolespec.arguments(role, self.args, self._loader)
 
     @property
     def check(self) -> bool:

@@ -15,9 +15,10 @@ class ActionModule(Action):
     before is to install), and of toolkits: toolkits, default, repository, allow_repair."""
 
     def act(self) -> dict[str, Any]:
-        found = self.program("cuda", toolkit_args(self.args) | {"check": self.check})
-        coming = self.check and self.args.get("driver_branch") and not found["driver"]
-        wrong = [] if coming else problems(self.args["needs"], found)
+        given = self.given("cuda")
+        found = self.program("cuda", toolkit_args(given) | {"check": self.check})
+        coming = self.check and given.get("driver_branch") and not found["driver"]
+        wrong = [] if coming else problems(given["needs"], found)
         toolkit = found["toolkit"]
         told = outcome(
             toolkit | {"problems": [*toolkit["problems"], *wrong]},
@@ -36,7 +37,6 @@ def toolkit_args(given: dict[str, Any]) -> dict[str, Any]:
     if not given.get("toolkits"):
         return {}
     plain = {key: given[key] for key in keys}
-    plain |= {"toolkits": [str(one) for one in given["toolkits"]], "default": str(given["default"])}
     return plain | {"repository": with_key(plain["repository"], "cuda_repository")}
 
 

@@ -18,7 +18,8 @@ class ActionModule(Action):
     """Arguments: environments [{"version", "root", "cuda", "install" or none}], python."""
 
     def act(self) -> dict[str, Any]:
-        results = [self._converge(one) for one in self.args["environments"]]
+        given = self.given("engine")
+        results = [self._converge(one, given["python"]) for one in given["environments"]]
         return {
             "changed": any(r["changed"] for r in results),
             "diff": [part for r in results for part in r["diff"]],
@@ -26,8 +27,8 @@ class ActionModule(Action):
             "msg": "\n".join(r["msg"] for r in results if r.get("failed")),
         }
 
-    def _converge(self, environment: dict[str, Any]) -> dict[str, Any]:
-        args = look_args(environment, self.args["python"]) | {"check": self.check}
+    def _converge(self, environment: dict[str, Any], python: str) -> dict[str, Any]:
+        args = look_args(environment, python) | {"check": self.check}
         found = self.program("engine", args | {"do": "look"})
         if found["problems"] or found["state"] == "ready" or self.check:
             return outcome(found)

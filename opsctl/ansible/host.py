@@ -13,11 +13,12 @@ class ActionModule(Action):
     """Arguments: users, folders {path: mode}, nofile, journal_max_use, install_python."""
 
     def act(self) -> dict[str, Any]:
-        args = host_args(self.args) | {"check": self.check}
+        given = self.given("host")
+        args = host_args(given) | {"check": self.check}
         try:
             return _told(self.program("host", args))
         except NoPython as missing:
-            allowed = may_install(self.args)
+            allowed = given["install_python"]
             bootstrap.may_install(self.host, missing, allowed=allowed, check=self.check)
         bootstrap.install(self.host)
         return _told(self.program("host", args)) | {"changed": True, "python": "installed"}
@@ -30,9 +31,4 @@ def _told(found: dict[str, Any]) -> dict[str, Any]:
 
 def host_args(given: dict[str, Any]) -> dict[str, Any]:
     """The task's arguments as the program takes them, without `check`."""
-    told = {key: value for key, value in given.items() if key != "install_python"}
-    return told | {"nofile": int(given["nofile"])}  # ansible-core 2.18: a template gives text
-
-
-def may_install(given: dict[str, Any]) -> bool:
-    return str(given.get("install_python", False)).lower() == "true"
+    return {key: value for key, value in given.items() if key != "install_python"}

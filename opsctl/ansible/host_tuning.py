@@ -11,7 +11,8 @@ class ActionModule(Action):
     """Arguments: the settings of the program, each null or "" where nothing is asked for."""
 
     def act(self) -> dict[str, Any]:
-        return outcome(self.program("host_tuning", tuning_args(self.args) | {"check": self.check}))
+        args = tuning_args(self.given("host_tuning"))
+        return outcome(self.program("host_tuning", args | {"check": self.check}))
 
 
 def tuning_args(given: dict[str, Any]) -> dict[str, Any]:

@@ -25,8 +25,9 @@ class ActionModule(Action):
     remove_old."""
 
     def act(self) -> dict[str, Any]:
-        folders = with_peers(modelfolders.read(self.args["folders"]), self.task_vars)
-        remove = bool(self.args.get("remove_old"))
+        given = self.given("model")
+        folders = with_peers(modelfolders.read(given["folders"]), self.task_vars)
+        remove = bool(given.get("remove_old"))
         look = {"folders": folders, "remove_old": remove, "check": True}
         found = self.program("model", look)
         if found["problems"] or self.check:

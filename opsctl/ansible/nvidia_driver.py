@@ -21,7 +21,7 @@ class ActionModule(Action):
     """Arguments: those of the program, `allow_reboot`, `reboot_timeout` (seconds)."""
 
     def act(self) -> dict[str, Any]:
-        given = self.args
+        given = self.given("nvidia_driver")
         args = driver_args(given) | {"check": self.check}
         found = self.program("nvidia_driver", args)
         if found["problems"] or not found["reboot"]:

@@ -6,29 +6,17 @@ host; here it is done once for all hosts, and a role that is used elsewhere is s
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from functools import cache
 from typing import Any
 
-from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
-
 from opsctl.ansible import modelfolders, rolevalues
 from opsctl.ansible.nvidia_driver import refuse_repository
 from opsctl.ansible.reading import origin, read_variables
+from opsctl.ansible.rolespec import DESCRIBED, judged, options
 from opsctl.errors import Problem, SpecError
-from opsctl.paths import share
 
 REPOSITORIES = ("nvidia_driver_repository", "cuda_repository")
-KINDS = {"bool": "yes or no", "dict": "a mapping (key: value)", "list": "a list", "str": "a text",
-         "int": "a whole number"}  # fmt: skip
-# Ansible's words on a value of the wrong kind: its name, the variable that holds it, and the kind.
-_KIND = re.compile(
-    r"argument '([^']+)' is of type .*?(?:found in '([^']+)'.*?)?unable to convert to (\w+)"
-)
-_UNKNOWN = re.compile(r"(\S+)\. Supported parameters include: (.*?)\.?$")
-ROLES = ("host", "nvidia_driver", "cuda", "host_tuning", "engine", "model", "service")
-_DESCRIBED = ("sglang_services", "sglang_overrides")  # judged by opsctl.spec; they hold secrets
 
 
 def wrong(names: Iterable[str], hostvars: Any, loader: Any) -> list[Problem]:
@@ -37,7 +25,7 @@ def wrong(names: Iterable[str], hostvars: Any, loader: Any) -> list[Problem]:
     specs = options(loader)
     names = list(names)
     found = read_variables(names, specs, hostvars, loader)
-    misspelt = list(strangers(names, hostvars, [*specs, *_DESCRIBED]))
+    misspelt = list(strangers(names, hostvars, [*specs, *DESCRIBED]))
     return misspelt + [
         Problem(message, host=name, key=key, value=value)
         for name, values in found.items()
@@ -101,30 +89,3 @@ def strangers(names: Iterable[str], hostvars: Any, known: Collection[str]) -> It
             said = judge(str(name))
             if said is not None:
                 yield Problem(said[0], file=origin(name), host=host, key=str(name), hint=said[1])
-
-
-def judged(key: str, value: Any, spec: dict[str, Any]) -> list[str]:
-    """What Ansible refuses of one value; of a wrong kind once, and in words of ours."""
-    answer = ArgumentSpecValidator({key: spec}).validate({key: value})
-    messages = [str(message) for message in answer.error_messages]
-    kinds = [found for found in map(_KIND.match, messages) if found]
-    if kinds:
-        return list(dict.fromkeys(_of_kind(key, value, *found.groups()) for found in kinds))
-    return [_UNKNOWN.sub(r"there is no \1: there is \2", message) for message in messages]
-
-
-def _of_kind(key: str, value: Any, name: str, holder: str | None, kind: str) -> str:
-    words = KINDS.get(kind, kind)
-    if name != key:
-        return f"{holder or key}.{name} must be {words}"
-    plain = value is None or isinstance(value, str | int | float)
-    return f"must be {words}" + (f": {value!r} is not" if plain else "")
-
-
-def options(loader: Any) -> dict[str, dict[str, Any]]:
-    """The argument spec of each variable of every role."""
-    specs: dict[str, dict[str, Any]] = {}
-    for role in ROLES:
-        file = share() / "roles" / role / "meta" / "argument_specs.yml"
-        specs |= loader.load_from_file(str(file), unsafe=True)["argument_specs"]["main"]["options"]
-    return {key: spec for key, spec in specs.items() if key not in _DESCRIBED}

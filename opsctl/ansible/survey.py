@@ -13,9 +13,10 @@ from opsctl.ansible import bootstrap
 from opsctl.ansible.action import Action
 from opsctl.ansible.cuda import problems, toolkit_args
 from opsctl.ansible.engine import look_args
-from opsctl.ansible.host import host_args, may_install
+from opsctl.ansible.host import host_args
 from opsctl.ansible.host_tuning import tuning_args
 from opsctl.ansible.nvidia_driver import driver_args
+from opsctl.ansible.rolespec import arguments
 from opsctl.remote.onhost import NoPython
 
 
@@ -24,7 +25,7 @@ class ActionModule(Action):
     each with what the role's task takes."""
 
     def act(self) -> dict[str, Any]:
-        given = self.args
+        given = {role: arguments(role, args, self._loader) for role, args in self.args.items()}
         python = given["engine"]["python"]
         asked = {
             "host": host_args(given["host"]),
@@ -38,7 +39,7 @@ class ActionModule(Action):
             said = self.program("survey", asked)
         except NoPython as missing:
             # The role `host` puts it there; what the others would have to do, nobody can tell yet.
-            allowed = may_install(given["host"])
+            allowed = given["host"]["install_python"]
             bootstrap.may_install(self.host, missing, allowed=allowed, check=self.check)
             return {"changed": False, "roles": list(asked)}
         return {"changed": False, "roles": roles(said, given["cuda"]["needs"])}

@@ -10,7 +10,7 @@ import pytest
 import yaml
 from ansible.parsing.dataloader import DataLoader
 
-from opsctl.ansible import modelfolders, rolevalues, rolevars
+from opsctl.ansible import modelfolders, rolespec, rolevalues, rolevars
 from opsctl.ansible.nvidia_driver import with_key
 from opsctl.ansible.target import host
 from opsctl.ansible.target.converge import Refused
@@ -150,7 +150,7 @@ FOLDER = {"path": "/srv/m", "source": {"hub": "o/m", "endpoint": "http://h"}}
 
 def of_one_host(values: dict[str, Any]) -> list[tuple[str, str]]:
     """(key, message) of what `config validate` tells of one host's variables."""
-    specs = rolevars.options(DataLoader())
+    specs = rolespec.options(DataLoader())
     return [(key, message) for key, message, _ in rolevars._wrong(values, specs)]
 
 
