@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
 from typing import Any
 
-from opsctl.engine.compatibility import driver_problem, needs
+from opsctl.engine.compatibility import data, driver_problem, needs, numbers
 
 
 def least_drivers(wanted: list[dict[str, Any]]) -> list[dict[str, str]]:
@@ -15,6 +17,27 @@ def least_drivers(wanted: list[dict[str, Any]]) -> list[dict[str, str]]:
         for one in wanted
         if one["device"] == "cuda" and (least := needs(one["version"]).get("driver"))
     ]
+
+
+def torch_build(requirements: str, indices: Sequence[str] = ()) -> str | None:
+    """The CUDA of the torch that requirements pin, or that its index is called by, like "13.0"; ""
+    for a build without CUDA, None if nobody says."""
+    built = re.search(r"^torch==\S+\+(?:cu(\d{2})(\d)|cpu|rocm)", requirements, re.MULTILINE)
+    named = (re.search(r"/(?:cu(\d{2})(\d)|cpu|rocm[\d.]*)(?=/|$)", one) for one in indices)
+    found = built or next(filter(None, named), None)
+    if found is None:
+        return None
+    return f"{found[1]}.{found[2]}" if found[1] else ""
+
+
+def built_for(version: str, build: str | None) -> dict[str, str]:
+    """{"cuda", "driver": the least} of a release with a torch of this build (`torch_build`); ""
+    where nobody knows. Torch of CUDA 13 wants its driver, whatever the release is built with."""
+    need = needs(version)
+    cuda = str(need.get("cuda") or "") if build is None else build
+    of_torch = data()["cuda"].get(cuda.partition(".")[0], {}).get("driver")
+    least = [one for one in (need.get("driver"), of_torch) if one]
+    return {"cuda": cuda, "driver": max(least, key=numbers, default="")}
 
 
 def judge(need: dict[str, Any], driver: str | None, gpus: list[dict[str, Any]]) -> list[str]:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from opsctl.ansible import rolevars
+from opsctl.ansible import fitting, rolevars
 from opsctl.ansible.action import Action
 from opsctl.ansible.described import described, needs
 from opsctl.ansible.limit import refuse_limit
@@ -28,11 +28,14 @@ class ActionModule(Action):
         refuse_limit(self.task_vars)
         names = [str(name) for name in self.task_vars["ansible_play_hosts_all"]]
         ordered(names, str(self.args.get("canary") or "") or None)
-        problems = together(rolevars.wrong(names, self.task_vars["hostvars"], self._loader))
+        roles = rolevars.judge(names, self.task_vars["hostvars"], self._loader)
+        problems = together(roles.problems)
         try:
             hosts = described(names, self.task_vars, self._loader)
         except SpecError as error:
             raise SpecError([*error.problems, *problems]) from None
+        described_for = {name: entry.services for name, entry in hosts.items()}
+        problems += together(fitting.problems(roles.asks, described_for))
         problems += self._unreached(hosts)
         if problems:
             raise SpecError(problems)

@@ -37,13 +37,12 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         hosts, unread = read_as_far(names, task_vars["hostvars"], self._loader)
         for host in hosts.values():
             host["vars"] |= asked(self._play_context)
+        roles = rolevars.as_far(names, task_vars["hostvars"], self._loader)
         document: dict[str, Any] = {
             "hosts": hosts,
             "unread": [dataclasses.asdict(problem) for problem in unread],
-            "roles": [
-                dataclasses.asdict(problem)
-                for problem in rolevars.as_far(names, task_vars["hostvars"], self._loader)
-            ],
+            "roles": [dataclasses.asdict(problem) for problem in roles.problems],
+            "asks": roles.asks,
             "sources": sources(
                 task_vars.get("ansible_inventory_sources") or (), self._loader.get_basedir()
             ),

@@ -7,10 +7,11 @@ host; here it is done once for all hosts, and a role that is used elsewhere is s
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from opsctl.ansible import modelfolders, rolevalues
+from opsctl.ansible import fitting, modelfolders, rolevalues
 from opsctl.ansible.nvidia_driver import refuse_repository
 from opsctl.ansible.reading import origin, read_variables
 from opsctl.ansible.rolespec import DESCRIBED, judged, options
@@ -19,26 +20,43 @@ from opsctl.errors import Problem, SpecError
 REPOSITORIES = ("nvidia_driver_repository", "cuda_repository")
 
 
-def wrong(names: Iterable[str], hostvars: Any, loader: Any) -> list[Problem]:
+@dataclass(frozen=True)
+class Judged:
+    """`asks`: by host, of variables that are right, what must fit the host's engines
+    (opsctl.ansible.fitting)."""
+
+    problems: list[Problem]
+    asks: dict[str, dict[str, Any]]
+
+
+def judge(names: Iterable[str], hostvars: Any, loader: Any) -> Judged:
     """Every variable that a role would refuse, or that none reads. Raises SpecError for what cannot
     be read."""
     specs = options(loader)
     names = list(names)
     found = read_variables(names, specs, hostvars, loader)
-    misspelt = list(strangers(names, hostvars, [*specs, *DESCRIBED]))
-    return misspelt + [
-        Problem(message, host=name, key=key, value=value)
-        for name, values in found.items()
-        for key, message, value in _wrong(values, specs)
-    ]
+    problems, asks = list(strangers(names, hostvars, [*specs, *DESCRIBED])), {}
+    for name, values in found.items():
+        said = list(_wrong(values, specs))
+        problems += [
+            Problem(message, host=name, key=key, value=value) for key, message, value in said
+        ]
+        bad = {key for key, _, _ in said}
+        right = {key: value for key, value in values.items() if key not in bad}
+        asks[name] = fitting.asked(right, hostvars.raw_get(name).get("inventory_dir"))
+    return Judged(problems, {name: said for name, said in asks.items() if said})
 
 
-def as_far(names: Iterable[str], hostvars: Any, loader: Any) -> list[Problem]:
-    """The same, with what cannot be read among it."""
+def wrong(names: Iterable[str], hostvars: Any, loader: Any) -> list[Problem]:
+    return judge(names, hostvars, loader).problems
+
+
+def as_far(names: Iterable[str], hostvars: Any, loader: Any) -> Judged:
+    """The same as `judge`, with what cannot be read among the problems."""
     try:
-        return wrong(names, hostvars, loader)
+        return judge(names, hostvars, loader)
     except SpecError as error:
-        return list(error.problems)
+        return Judged(list(error.problems), {})
 
 
 def _wrong(

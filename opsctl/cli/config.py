@@ -4,7 +4,7 @@ and what a flag means."""
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -17,6 +17,7 @@ from opsctl.errors import Problem, SpecError
 
 if TYPE_CHECKING:
     from opsctl.inventory import Selected
+    from opsctl.spec.models import Service
 
 app = typer.Typer(
     help="Show and check descriptions.",
@@ -152,26 +153,39 @@ def _problems(raw: dict[str, Any], hosts: Sequence[str]) -> list[Problem]:
     """What cannot be read, and what is wrong with the rest: nothing is said of a value that is
     not there to be judged."""
     from opsctl import inventory, spec
+    from opsctl.ansible import fitting
 
     unread = [one for one in inventory.unread(raw) if one.host in hosts]
     silent = {one.key.partition(".")[2] for one in unread if one.key.startswith("sglang_")}
-    judged = (*spec.validate(raw, hosts), *spec.together([*_unwritable(raw, hosts)]))
+    right = _right(raw, hosts)
+    unwritable = spec.together([*_unwritable(right)])
+    judged = (*spec.validate(raw, hosts), *unwritable)
     rest = [one for one in judged if f"{one.service}.{one.key}" not in silent]
     known = {(one.host, one.key) for one in unread}
     roles = [one for one in inventory.of_roles(raw)
              if one.host in hosts and (one.host, one.key) not in known]  # fmt: skip
-    return [*spec.together(unread), *spec.together(roles), *rest]
+    unfit = fitting.problems(inventory.asks_of_roles(raw), right)
+    return [*spec.together(unread), *spec.together(roles), *spec.together(unfit), *rest]
 
 
-def _unwritable(raw: dict[str, Any], hosts: Sequence[str]) -> Iterator[Problem]:
-    """What only the writing of a release refuses, of hosts whose descriptions are right."""
-    from opsctl import release, spec
+def _right(raw: dict[str, Any], hosts: Sequence[str]) -> dict[str, dict[str, Service]]:
+    """The services of hosts whose descriptions are right: of the others it is told already."""
+    from opsctl import spec
 
+    found = {}
     for host in hosts:
         try:
-            services = spec.load(raw, host)
+            found[host] = spec.load(raw, host)
         except SpecError:
-            continue  # told already
+            continue
+    return found
+
+
+def _unwritable(hosts: Mapping[str, Mapping[str, Service]]) -> Iterator[Problem]:
+    """What only the writing of a release refuses."""
+    from opsctl import release
+
+    for host, services in hosts.items():
         for name, service in services.items():
             yield from (replace(one, host=host) for one in release.problems(name, service))
 

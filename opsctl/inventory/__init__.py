@@ -10,6 +10,7 @@ from opsctl.inventory.locate import find
 from opsctl.inventory.model import Book, BookEntry, HostEntry, Inventory
 from opsctl.inventory.reader import (
     as_far,
+    asks_of_roles,
     book_of,
     must_be_read,
     of_roles,
@@ -25,6 +26,7 @@ __all__ = [
     "Inventory",
     "Selected",
     "as_far",
+    "asks_of_roles",
     "book",
     "book_of",
     "find",

@@ -100,6 +100,12 @@ def of_roles(raw: dict[str, Any]) -> list[Problem]:
     return [Problem(**problem) for problem in raw.get("roles") or ()]
 
 
+def asks_of_roles(raw: dict[str, Any]) -> dict[str, Any]:
+    """By host, what the roles' variables ask for that must fit its engines
+    (opsctl.ansible.fitting)."""
+    return dict(raw.get("asks") or {})
+
+
 def must_be_read(
     raw: dict[str, Any],
     hosts: Collection[str] | None = None,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import os
 import shutil
 import subprocess
@@ -13,6 +14,8 @@ import pytest
 from opsctl.paths import share
 
 EXAMPLE = share() / "inventory" / "example"
+# A primary key of version 4 and nothing else: all that a fingerprint is made of.
+KEY = "mDMEZVPxARYJKwYBBAHaRw8BAQdAAAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8="
 BOOK = """\
 - hosts: all
   gather_facts: false
@@ -95,6 +98,34 @@ def test_misspelt_and_contradicting_variables_of_roles_are_told(inventory: Path)
         assert part in done.stdout, done.stdout
     for none in ("TASK [Next]", "Traceback", "host_rack", "opsctl_canary:"):
         assert none not in done.stdout
+
+
+def test_a_driver_or_toolkit_that_the_engine_cannot_use_is_told_by_the_playbook_and_by_validate(
+    inventory: Path,
+) -> None:
+    file = inventory / "host_vars" / "gpu-02.yml"
+    (inventory.parent / "key.gpg").write_bytes(base64.b64decode(KEY))
+    file.write_text(
+        file.read_text() + 'nvidia_driver_branch: "535"\ncuda_toolkits: ["11.8"]\n'
+        f"nvidia_driver_repository: {{key: {inventory.parent / 'key.gpg'}}}\n"
+    )
+    validated = subprocess.run(
+        [sys.executable, "-m", "opsctl", "config", "validate", "-i", str(inventory)],
+        env={**os.environ, "NO_COLOR": "1"},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    played = play(inventory)
+    assert (validated.returncode, played.returncode) == (2, 2)
+    for part in (
+        "host gpu-02, key nvidia_driver_branch: service kimi: SGLang 0.5.9 needs NVIDIA driver "
+        "550.54.14 or newer, 535 is asked for. Ask for nvidia_driver_branch 550 or newer",
+        "host gpu-02, key cuda_toolkits: service kimi: torch of SGLang 0.5.9 is built for CUDA 12",
+    ):
+        assert part in played.stdout and part in validated.stderr
+    assert "TASK [Next]" not in played.stdout and "error: host gpu-01" not in validated.stderr
 
 
 def test_hosts_without_any_service_are_an_error(inventory: Path) -> None:
