@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import base64
+import sys
 import time
 from pathlib import Path
 from typing import Any
 
 from ansible.errors import AnsibleConnectionFailure
 
+from opsctl.ansible import typed
 from opsctl.ansible.action import Action, outcome
 from opsctl.ansible.compatibility import least_drivers
+from opsctl.ansible.target.driverplan import ROLL
 from opsctl.ansible.target.repository import wrong
 from opsctl.errors import OpsctlError, Problem, SpecError
 
@@ -23,6 +26,7 @@ class ActionModule(Action):
     def act(self) -> dict[str, Any]:
         given = self.given("nvidia_driver")
         args = driver_args(given) | {"check": self.check}
+        args["roll"] = typed.beside(sys.argv, "deploy.yml", "upgrade_driver.yml") or ROLL
         found = self.program("nvidia_driver", args)
         if found["problems"] or not found["reboot"]:
             return self._told(found)
@@ -71,10 +75,13 @@ class ActionModule(Action):
 
 
 def driver_args(given: dict[str, Any]) -> dict[str, Any]:
-    """The task's arguments as the program takes them, without `check`."""
+    """The task's arguments (as the role's spec means them: rolespec) as the program takes them,
+    without `check`."""
     plain = {k: v for k, v in given.items() if k not in ("allow_reboot", "reboot_timeout")}
     plain |= {key: str(plain[key] or "") for key in ("branch", "version")}
-    plain["needs"] = least_drivers(list(plain.get("needs") or []))
+    needs = list(plain.get("needs") or [])
+    plain["needs"] = least_drivers(needs)
+    plain["without_gpus"] = [one["service"] for one in needs if one.get("device", "cuda") != "cuda"]
     if not plain["branch"]:
         return plain
     return plain | {"repository": with_key(plain["repository"], "nvidia_driver_repository")}
@@ -108,7 +115,7 @@ def reboot_diff(reasons: list[str]) -> dict[str, str]:
 
 
 def refusal(reasons: list[str]) -> dict[str, Any]:
-    """What a host needs that nobody has allowed."""
+    """What a host needs on which no service runs, and that nobody has allowed."""
     return {
         "failed": True,
         "msg": f"a reboot is needed: {'; '.join(reasons)}. Allow it with "

@@ -36,10 +36,9 @@ _PACKAGES = tuple(
     f"opsctl.ansible.target.{name}"
     for name in (
         *("distro", "openpgp", "apttrouble", "apt", "dnf", "repository"),
-        *("driverplan", "driverfacts"),
+        *("driverplan", "driverfacts", "driverpackages"),
     )
 )
-_DRIVER = "opsctl.ansible.target.nvidia_driver"
 _BUILDS = "opsctl.ansible.target.builds"
 _PARTS = tuple(
     f"opsctl.ansible.target.{name}"
@@ -50,7 +49,7 @@ _BELOW = {
     "engine": (*_CONVERGE, _BUILDS),
     "model": (*_CONVERGE, *_MODEL),
     "nvidia_driver": (*_CONVERGE, *_PACKAGES),
-    "cuda": (*_CONVERGE, *_GPUS, *_PACKAGES, _DRIVER),
+    "cuda": (*_CONVERGE, *_GPUS, *_PACKAGES),
     "host_tuning": _CONVERGE,
     "survey": (*_CONVERGE, *_GPUS, *_MODEL, *_PACKAGES, _BUILDS, *_PARTS),
 }

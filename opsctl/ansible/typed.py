@@ -23,6 +23,22 @@ def again(argv: Sequence[str], playbook: str) -> str:
     """`argv`: of this process; `playbook`: the name of its file. "" if another program runs it."""
     if not argv or not Path(argv[0]).name.startswith("ansible-playbook"):
         return ""
+    words, hidden = _told(argv)
+    return _joined(words, hidden) if any(Path(word).name == playbook for word in words) else ""
+
+
+def beside(argv: Sequence[str], playbook: str, other: str) -> str:
+    """The command that runs another playbook, of the same folder, as this one was run. "" if
+    another program runs it. Of what is not shown only a connection's own is asked for again."""
+    if not again(argv, playbook):
+        return ""
+    words, hidden = _told(argv)
+    named = [str(Path(w).with_name(other)) if Path(w).name == playbook else w for w in words]
+    return _joined(named, [name for name in hidden if name.startswith("ansible_")])
+
+
+def _told(argv: Sequence[str]) -> tuple[list[str], list[str]]:
+    """The words that may be shown, and the names of variables that may not."""
     words, hidden = ["ansible-playbook"], list[str]()
     for word, extra in _parted(argv[1:]):
         if extra is None:
@@ -31,10 +47,11 @@ def again(argv: Sequence[str], playbook: str) -> str:
         shown, left = _shown(extra)
         words += ["-e", shown] if shown else []
         hidden += left
-    if not any(Path(word).name == playbook for word in words):
-        return ""
-    more = f" (and -e {', '.join(hidden)}, as before)" if hidden else ""
-    return shlex.join(words) + more
+    return words, hidden
+
+
+def _joined(words: Sequence[str], hidden: Sequence[str]) -> str:
+    return shlex.join(words) + (f" (and -e {', '.join(hidden)}, as before)" if hidden else "")
 
 
 def _parted(words: Sequence[str]) -> Iterator[tuple[str, str | None]]:

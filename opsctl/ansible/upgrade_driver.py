@@ -11,13 +11,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from opsctl.ansible import program, rolevars, typed
+from opsctl.ansible import program, rolespec, rolevars, typed
 from opsctl.ansible.action import Action, told
 from opsctl.ansible.described import described, gpu_needs
 from opsctl.ansible.interrupted import telling
 from opsctl.ansible.limit import refuse_limit
 from opsctl.ansible.nvidia_driver import driver_args
-from opsctl.ansible.reading import read_variables
+from opsctl.ansible.reading import asked, read_variables
 from opsctl.ansible.rollout import Teller
 from opsctl.errors import OpsctlError, SpecError, Unreachable, folded
 from opsctl.inventory.model import HostEntry
@@ -26,7 +26,7 @@ from opsctl.remote import connect, fanout, onhost
 from opsctl.remote.host import Host
 from opsctl.remote.target import resolve
 from opsctl.rollout import serving
-from opsctl.rollout.driver import PLAYBOOK, Seen, Step, Wish, step
+from opsctl.rollout.driver import PLAYBOOK, Seen, Step, Wish, at_work, step
 from opsctl.rollout.driverend import Ended, Place, interrupted, lines
 from opsctl.rollout.driverhost import Program, roll
 from opsctl.rollout.order import ordered
@@ -37,6 +37,11 @@ from opsctl.spec import together
 ROLE = "nvidia_driver"
 BOOK = "upgrade_driver.yml"
 LOOK = 180.0  # s for all hosts together: a package manager, nvidia-smi and doctor are asked
+WAIT = (
+    "another roll may be booting it anew: `opsctl status` shows who is at work; wait, then again: "
+    f"{PLAYBOOK}. A host that --limit leaves out is not counted as down: the others would be taken "
+    "down beside it"
+)
 Wishes = Mapping[str, Mapping[str, Any]]
 """By host, the role's task arguments."""
 
@@ -61,11 +66,12 @@ class ActionModule(Action):
         entries = described(names, self.task_vars, self._loader)
         wrong = rolevars.wrong(names, hostvars, self._loader)
         if wrong:
-            raise SpecError(wrong)
+            raise SpecError(together(wrong))
         wishes = wished(names, entries, hostvars, self._loader)
         refuse_unreadable(wishes)
         services = {name: tuple(entry.services) for name, entry in entries.items()}
-        hosts = {name: connect(resolve(name, entries[name].connection)) for name in names}
+        given = asked(self._play_context)
+        hosts = {name: connect(resolve(name, entries[name].connection | given)) for name in names}
         try:
             allowed = refuse_unknown(self.args.get("allow_down"), names)
             plan = planned(names, wishes, looked(hosts, wishes), services)
@@ -120,12 +126,12 @@ def wished(
     names: Sequence[str], entries: Mapping[str, HostEntry], hostvars: Any, loader: Any
 ) -> dict[str, dict[str, Any]]:
     """The role's task arguments of each host: its defaults, and over them what the inventory and
-    the command line say."""
+    the command line say, as the role's spec means it."""
     defaults = loader.load_from_file(str(share() / "roles" / ROLE / "defaults" / "main.yml"))
     own = read_variables(names, list(defaults), hostvars, loader)
     found = {}
     for name in names:
-        values = {**defaults, **own[name]}
+        values = rolespec.converted({**defaults, **own[name]}, loader)
         given = {key.removeprefix(f"{ROLE}_"): value for key, value in values.items()}
         given["needs"] = gpu_needs(entries[name].services)
         found[name] = given
@@ -147,7 +153,7 @@ def refuse_unreadable(wishes: Wishes) -> None:
 
 def asking(host: Host, given: Mapping[str, Any]) -> Program:
     """The role's program on one host: "look", "fetch", "install"."""
-    args = driver_args(dict(given))
+    args = {**driver_args(dict(given)), "rolling": True, "roll": PLAYBOOK}
 
     def ask(what: str) -> Mapping[str, Any]:
         more = {"check": what == "look", "fetch": what == "fetch", "stopping": what != "install"}
@@ -160,7 +166,7 @@ def wish(given: Mapping[str, Any]) -> Wish:
     return Wish(
         str(given["branch"] or ""),
         str(given["version"] or ""),
-        bool(given["allow_reboot"]),
+        given["allow_reboot"],
         float(given["reboot_timeout"]),
     )
 
@@ -176,16 +182,26 @@ def looked(hosts: Mapping[str, Host], wishes: Wishes) -> dict[str, Seen]:
         return Seen(found, collected, checks)
 
     outcomes = fanout.each(list(hosts), look, timeout=LOOK)
+    found = {one.name: one.value for one in outcomes if one.value is not None}
     silent = {one.name: one.error for one in outcomes if one.error is not None}
     if silent:
-        kind = Unreachable if any(isinstance(e, Unreachable) for e in silent.values()) else None
-        raise (kind or OpsctlError)(
-            f"nothing was touched, since not every host {'answers' if kind else 'could be read'}: "
-            + "; ".join(f"{n}: {t}" for n, t in folded((n, e.message) for n, e in silent.items())),
-            step="driver",
-            hint="leave a host out on purpose with --limit",
-        )
-    return {one.name: one.value for one in outcomes if one.value is not None}
+        raise silence(silent, found)
+    return found
+
+
+def silence(silent: Mapping[str, OpsctlError], found: Mapping[str, Seen]) -> OpsctlError:
+    """A host that does not answer may be the one that another roll has taken down: never is it
+    left out by a hint of ours, since the others would be taken down beside it."""
+    said = folded((name, error.message) for name, error in silent.items())
+    told = "; ".join(f"{names}: {text}" for names, text in said)
+    gone = any(isinstance(error, Unreachable) for error in silent.values())
+    hints = list(dict.fromkeys(error.hint for error in silent.values() if error.hint))
+    if not gone:
+        text = f"nothing was touched, since not every host could be read: {told}"
+        return OpsctlError(text, step="driver", hint="; ".join(hints) or "put that right")
+    busy = [f"{text} ({name})" for name, one in found.items() for text, _ in at_work(name, one)]
+    text = f"nothing was touched, since not every host answers: {told}"
+    return Unreachable("; ".join([text, *busy]), step="driver", hint="; ".join([*hints, WAIT]))
 
 
 def planned(

@@ -18,6 +18,12 @@ ALLOW_REBOOT = "-e nvidia_driver_allow_reboot=true"
 FABRIC = "nvidia-fabricmanager.service"
 # What an upgrade may well be for; the rest of doctor's preconditions has to hold beforehand.
 MENDED = ("driver", "nouveau", "fabric")
+# Parts that are not replaced under a service that runs.
+STOPS = frozenset({"driver", "fabric", "companions"})
+_PARTS = {
+    "persistence": "nvidia-persistenced of its version",
+    "companions": "companions of its version",
+}
 
 Kind = Literal["none", "start", "upgrade"]
 
@@ -96,7 +102,7 @@ def step(host: str, wish: Wish, seen: Seen) -> Step:
     upgrade = bool(found["changed"] or found["reboot"])
     reboot = bool(found["reboot"] or ("driver" in found["parts"] and found["loaded"]))
     # Marks and daemons are put right under services that run; modules and fabric manager are not.
-    stops = reboot or not found["loaded"] or bool({"driver", "fabric"} & set(found["parts"]))
+    stops = reboot or not found["loaded"] or bool(STOPS & set(found["parts"]))
     gpus = sum(gpu.get("state", "ok") == "ok" for gpu in seen.collected.get("gpus") or ())
     running = [name for name, state in states.items() if state.get("state") in ENGAGED]
     _raise(
@@ -129,7 +135,7 @@ def _reason(wish: Wish, found: Mapping[str, Any]) -> str:
     if "driver" in parts:
         return f"driver {have or 'none'} → {wish.asked}"
     if parts:
-        return f"driver {have} lacks {', '.join(parts)}"
+        return f"driver {have} lacks {', '.join(_PARTS.get(part, part) for part in parts)}"
     if found["reboot"]:
         return f"driver {have} waits for a reboot: {'; '.join(found['reboot'])}"
     return f"driver {have} is not as it is to be"
@@ -157,6 +163,12 @@ def _allowed(wish: Wish, found: Mapping[str, Any], reboot: bool) -> list[Wrong]:
 def _ours(state: Mapping[str, Any]) -> bool:
     release = state.get("release") or {}
     return bool(release.get("confirmed")) or release.get("running") not in (None, ZERO)
+
+
+def at_work(host: str, seen: Seen) -> list[Wrong]:
+    """Whoever works on services of this host now."""
+    states = seen.collected.get("services") or ()
+    return [one for state in states for one in _free(host, str(state["service"]), state)]
 
 
 def _free(host: str, name: str, state: Mapping[str, Any]) -> list[Wrong]:

@@ -12,7 +12,7 @@ import shutil
 from typing import Any, Dict, List, Tuple
 
 from opsctl.ansible.target.converge import Host, Refused, run
-from opsctl.ansible.target.nvidia_driver import mend
+from opsctl.ansible.target.driverpackages import mend
 from opsctl.ansible.target.repository import here, key_of, url_of
 from opsctl.onhost.gpus import report
 

@@ -114,6 +114,8 @@ class Dnf:
             raise Refused(told or f"dnf makecache of {url} failed:\n{_end(text)}")
 
     def available(self, name: str) -> List[str]:
+        if not os.path.exists(REPO):
+            return []  # dnf would take an unknown repository for a fault
         ask = ["repoquery", "--repo=opsctl-nvidia", "--showduplicates", "--qf"]
         ask.insert(0, "--disableplugin=versionlock")  # it hides all but what is locked
         return queried(run(["dnf", "-q", *ask, "opsctl %{version}-%{release}", name]))[::-1]

@@ -87,6 +87,22 @@ def users(top: Path) -> List[Dict[str, Any]]:
     return sorted(found, key=lambda user: int(user["pid"]))
 
 
+def engaged(text: str) -> List[Dict[str, Any]]:
+    """Units that run, start (or wait for their next start) or stop, of `systemctl list-units`."""
+    rows = [line.split() for line in text.splitlines()]
+    return [
+        {"unit": row[0], "state": row[2]}
+        for row in rows
+        if len(row) > 3 and row[2] not in ("inactive", "failed")
+    ]
+
+
+def parked(root: str = "/") -> List[str]:
+    """Units that somebody has stopped, and that are to run again."""
+    marks = Path(root).glob("var/lib/opsctl/*/parked.json")
+    return sorted(f"sglang-{mark.parent.name}.service" for mark in marks)
+
+
 def _holds(descriptors: Path) -> bool:
     with contextlib.suppress(OSError):
         for entry in os.scandir(str(descriptors)):

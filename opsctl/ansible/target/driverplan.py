@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import fnmatch
 import re
-from typing import Any, List, Mapping, Optional, Sequence, Tuple
+from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
 from opsctl.ansible.target.converge import Refused
 
@@ -16,6 +17,11 @@ _WITNESSES = (
     r"cuda-drivers(-\d+)?|nvidia-driver(-\d+)?(-server)?(-open)?",
     r"nvidia-kernel-dkms|kmod-nvidia-latest-dkms|nvidia-dkms-\d+(-server)?",
 )
+_OLDEST = 400  # no driver branch of today is lower; other NVIDIA packages' versions are
+ROLL = "ansible-playbook playbooks/upgrade_driver.yml"  # where nobody has told how it is typed
+PARKED = "parked"
+# No such part is replaced under a process or service that uses it.
+_USED = frozenset({"driver", "fabric", "companions"})
 FABRIC = r"nvidia-fabricmanager(-\d+)?"
 PERSISTENCE = r"nvidia-persistenced"
 SUBNET = "nvlsm"  # NVLink's subnet manager: fabric manager of NVLink 5 machines starts it
@@ -43,6 +49,25 @@ def version_of(installed: Mapping[str, str], pattern: str) -> Optional[str]:
     """The highest upstream version of the packages whose whole name is like this."""
     found = [upstream(v) for name, v in installed.items() if re.fullmatch(pattern, name)]
     return max(found, key=order, default=None)
+
+
+def of_family(name: str) -> bool:
+    return any(fnmatch.fnmatch(name, pattern) for pattern in FAMILY)
+
+
+def of_driver(installed: Mapping[str, str]) -> Dict[str, str]:
+    """Those of the family that have a driver's version, whichever."""
+    return {
+        name: version
+        for name, version in installed.items()
+        if of_family(name) and (order(upstream(version)) or (0,))[0] >= _OLDEST
+    }
+
+
+def strays(installed: Mapping[str, str]) -> Dict[str, str]:
+    """Packages that stand beside the driver with the version of another one."""
+    have = driver_of(installed)
+    return {n: v for n, v in of_driver(installed).items() if have and upstream(v) != have}
 
 
 def suits(version: Optional[str], wish: Mapping[str, Any]) -> bool:
@@ -96,9 +121,14 @@ def _refuse_downgrade(have: Optional[str], wish: Mapping[str, Any]) -> None:
     asked = wish["version"] or wish["branch"]
     if have is None or wish["allow_downgrade"] or order(asked) > order(have):
         return
+    variable, least = "nvidia_driver_version", have
+    if not wish["version"]:
+        variable, least = "nvidia_driver_branch", branch_of(have)
+    elif branch_of(asked) != branch_of(have):
+        variable, least = "nvidia_driver_branch and nvidia_driver_version", f"those of {have}"
     raise Refused(
-        f"driver {have} is installed, {asked} is asked for: a downgrade is refused. Ask for "
-        f"{branch_of(have)} or newer, or allow it: -e nvidia_driver_allow_downgrade=true"
+        f"driver {have} is installed, {asked} is asked for by {variable}: a downgrade is refused. "
+        f"Set {variable} to {least} or newer, or allow it: -e nvidia_driver_allow_downgrade=true"
     )
 
 
@@ -120,41 +150,59 @@ def refuse_too_old(asked: str, needs: Sequence[Mapping[str, Any]]) -> None:
     )
 
 
-def refuse_in_use(users: Sequence[Mapping[str, Any]], parts: Sequence[str], have: str) -> None:
-    """No part of a driver is replaced under a process that uses it. Raises Refused."""
-    if not users or not set(parts) & {"driver", "fabric"}:
-        return
-    told = ", ".join(f"{u['name']} (PID {u['pid']}{unit(u)})" for u in users[:4])
-    more = f" and {len(users) - 4} more" if len(users) > 4 else ""
-    raise Refused(
-        f"driver {have} is in use by {told}{more} and is not replaced under it: {stop(users)}, "
-        f"then deploy again{roll(users)}"
-    )
+def busy(
+    users: Sequence[Mapping[str, Any]],
+    services: Sequence[Mapping[str, Any]],
+    without_gpus: Sequence[str] = (),
+) -> List[Mapping[str, Any]]:
+    """Whoever would be hit: processes that hold a GPU open, and services that run, start, or are
+    to run again, though at this moment they may hold none."""
+    named = {user["unit"] for user in users}
+    spared = {f"sglang-{name}.service" for name in without_gpus}
+    return [*users, *(s for s in services if s["unit"] not in named | spared)]
+
+
+def refuse_in_use(
+    users: Sequence[Mapping[str, Any]],
+    parts: Sequence[str],
+    have: Optional[str],
+    args: Mapping[str, Any],
+) -> None:
+    """No part of a driver is replaced under what uses it. `have`: the driver that is installed or
+    loaded; without any there is nothing to replace. Raises Refused."""
+    if users and have and set(parts) & _USED:
+        raise Refused(
+            f"driver {have} is in use by {named(users)} and is not replaced under it: "
+            f"{way(users, args)}"
+        )
 
 
 def of_opsctl(user: Mapping[str, Any]) -> bool:
     return bool(re.fullmatch(r"sglang-.+\.service", user["unit"] or ""))
 
 
-def roll(users: Sequence[Mapping[str, Any]]) -> str:
-    """What does it all, where only services of opsctl are in the way."""
-    if not all(of_opsctl(user) for user in users):
-        return ""
-    return "; or let it be done host by host: ansible-playbook playbooks/upgrade_driver.yml"
+def named(users: Sequence[Mapping[str, Any]]) -> str:
+    more = f" and {len(users) - 4} more" if len(users) > 4 else ""
+    return ", ".join(_named(user) for user in users[:4]) + more
 
 
-def unit(user: Mapping[str, Any]) -> str:
-    return f", {user['unit']}" if user["unit"] else ""
+def _named(user: Mapping[str, Any]) -> str:
+    if "pid" not in user:
+        return f"{user['unit']} ({user['state']})"
+    return f"{user['name']} (PID {user['pid']}{', ' + user['unit'] if user['unit'] else ''})"
 
 
-def stop(users: Sequence[Mapping[str, Any]]) -> str:
-    """What to type, so that nobody uses the driver."""
-    services = {re.fullmatch(r"sglang-(.+)\.service", u["unit"] or "") for u in users}
-    ours = sorted({found.group(1) for found in services if found})
-    if ours:
-        return f"drain and stop it with: opsctl stop {' '.join(ours)} --limit HOST"
-    units = sorted({u["unit"] for u in users if u["unit"]})
-    return f"stop it with: systemctl stop {' '.join(units)}" if units else "end it first"
+def way(users: Sequence[Mapping[str, Any]], args: Mapping[str, Any]) -> str:
+    """What to type. Services of opsctl the playbook stops that takes host after host; `args`:
+    "roll", that playbook as it is typed."""
+    strangers = [user for user in users if not of_opsctl(user)]
+    roll = f"host by host, behind doctor and gates, it is done by: {args.get('roll') or ROLL}"
+    if not strangers:
+        return roll
+    units = sorted({user["unit"] for user in strangers if user["unit"]})
+    first = [f"systemctl stop {' '.join(units)}"] if units else []
+    first += [f"end PID {user['pid']}" for user in strangers if not user["unit"]]
+    return f"{'; '.join(first)}; then {'deploy again' if strangers == list(users) else roll}"
 
 
 def chosen(name: str, versions: Sequence[str], wish: Mapping[str, Any], url: str) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from opsctl.ansible.compatibility import least_drivers
-from opsctl.ansible.target import driverfacts, driverplan, nvidia_driver
+from opsctl.ansible.target import driverfacts, driverpackages, driverplan, nvidia_driver
 from opsctl.ansible.target.converge import Host, Refused
 from opsctl.ansible.target.distro import SUPPORTED, layout
 
@@ -84,8 +84,23 @@ def test_parts_that_are_missing(found: Any, asked: Any, parts: list[str] | None)
 @pytest.mark.parametrize(
     ("found", "asked", "words"),
     [
-        (facts(DEBIAN), wish(branch="570"), "driver 580.95.05 is installed, 570 is asked for"),
-        (facts(DEBIAN), wish(version="580.65.06"), "a downgrade is refused"),
+        (
+            facts(DEBIAN),
+            wish(branch="570"),
+            "driver 580.95.05 is installed, 570 is asked for by nvidia_driver_branch: a downgrade "
+            "is refused. Set nvidia_driver_branch to 580 or newer, or",
+        ),
+        (
+            facts(DEBIAN),
+            wish(version="580.65.06"),
+            "asked for by nvidia_driver_version: a downgrade is refused. "
+            "Set nvidia_driver_version to 580.95.05 or newer, or allow it: ",
+        ),
+        (
+            facts(DEBIAN),
+            wish(version="570.133.20", branch="570"),
+            "Set nvidia_driver_branch and nvidia_driver_version to those of 580.95.05 or newer",
+        ),
         (facts(DEBIAN), wish(version="580.95.5.1", branch="590"), "is not of nvidia_driver_branch"),
         (facts({}, loaded="575.57.08"), wish(), "no package owns it.*nvidia-uninstall"),
     ],
@@ -118,19 +133,65 @@ def test_upstream(version: str, upstream: str) -> None:
     assert driverplan.upstream(version) == upstream
 
 
-def test_a_driver_in_use_is_refused_by_the_unit_that_uses_it() -> None:
-    ours = {"pid": 7, "name": "sglang::schedul", "unit": "sglang-kimi.service"}
-    other = {"pid": 8, "name": "python3", "unit": "train.service"}
-    alone = {"pid": 9, "name": "python3", "unit": ""}
-    for users, words in (
-        ([ours, other], "opsctl stop kimi --limit HOST"),
-        ([other], "systemctl stop train.service"),
-        ([alone], "end it first"),
-    ):
-        with pytest.raises(Refused, match=words):
-            driverplan.refuse_in_use(users, ["driver"], "580.95.05")
-        driverplan.refuse_in_use(users, ["headers"], "580.95.05")
-    driverplan.refuse_in_use([], ["driver", "fabric"], "580.95.05")
+OURS = {"pid": 7, "name": "sglang::schedul", "unit": "sglang-kimi.service"}
+OTHER = {"pid": 8, "name": "python3", "unit": "train.service"}
+ALONE = {"pid": 9, "name": "python3", "unit": ""}
+WAITS = {"unit": "sglang-kimi.service", "state": "activating"}
+TYPED = "ansible-playbook -i inv playbooks/upgrade_driver.yml"
+
+
+@pytest.mark.parametrize(
+    ("users", "words"),
+    [
+        ([OURS], "(PID 7, sglang-kimi.service) and is not replaced under it: {}"),
+        ([WAITS], "in use by sglang-kimi.service (activating) and is not replaced under it: {}"),
+        ([OTHER], "systemctl stop train.service; then deploy again"),
+        ([ALONE], "end PID 9; then deploy again"),
+        ([WAITS, OTHER, ALONE], "systemctl stop train.service; end PID 9; then {}"),
+    ],
+)
+def test_a_driver_in_use_is_refused_by_the_unit_that_uses_it(
+    users: list[dict[str, Any]], words: str
+) -> None:
+    told = words.format(f"host by host, behind doctor and gates, it is done by: {TYPED}")
+    asked = {"roll": TYPED}
+    for part in ("driver", "fabric", "companions"):
+        with pytest.raises(Refused) as refused:
+            driverplan.refuse_in_use(users, [part], "580.95.05", asked)
+        assert str(refused.value).endswith(told)
+    driverplan.refuse_in_use(users, ["headers", "persistence"], "580.95.05", asked)
+    driverplan.refuse_in_use(users, ["driver"], None, asked)  # there is nothing to replace
+    driverplan.refuse_in_use([], ["driver", "fabric"], "580.95.05", asked)
+
+
+def test_a_service_uses_the_driver_though_it_holds_no_gpu_at_this_moment() -> None:
+    cpu = {"unit": "sglang-embed.service", "state": "active"}
+    assert driverplan.busy([], [WAITS, cpu], ["embed"]) == [WAITS]
+    assert driverplan.busy([], [WAITS, cpu]) == [WAITS, cpu]  # a reboot ends that one, too
+    assert driverplan.busy([OURS], [WAITS]) == [OURS]  # told once
+
+
+LISTED = """\
+sglang-kimi.service  loaded    active       running      SGLang kimi
+sglang-glm.service   loaded    activating   auto-restart SGLang glm
+sglang-qwen.service  loaded    deactivating stop-sigterm SGLang qwen
+sglang-old.service   loaded    inactive     dead         SGLang old
+sglang-bad.service   loaded    failed       failed       SGLang bad
+sglang-gone.service  not-found inactive     dead         sglang-gone.service
+"""
+
+
+def test_services_that_run_start_again_or_are_to_run_again_are_seen(tmp_path: Path) -> None:
+    found = {one["unit"]: one["state"] for one in driverfacts.engaged(LISTED)}
+    assert found == {
+        "sglang-kimi.service": "active",
+        "sglang-glm.service": "activating",
+        "sglang-qwen.service": "deactivating",
+    }
+    mark = tmp_path / "var/lib/opsctl/old/parked.json"
+    mark.parent.mkdir(parents=True)
+    mark.write_text("{}")
+    assert driverfacts.parked(str(tmp_path)) == ["sglang-old.service"]
 
 
 @pytest.mark.parametrize(
@@ -215,11 +276,11 @@ def test_nvlsm_comes_in_whatever_version_the_repository_has() -> None:
     known = layout('VERSION_ID="24.04"\nID=ubuntu\n', "x86_64")
     parts = driverplan.missing(B200, wish())
     ask = (known, wish(), B200, parts, "http://m/")
-    wanted, version = nvidia_driver._versions(Mirror(held), *ask)  # type: ignore[arg-type]
+    wanted, version = driverpackages._versions(Mirror(held), *ask)  # type: ignore[arg-type]
     assert ("nvlsm", "") in wanted and version == "580.95.05"
     del held["nvlsm"]
     with pytest.raises(Refused, match="nvlsm, which switches of NVLink 5 need"):
-        nvidia_driver._versions(Mirror(held), *ask)  # type: ignore[arg-type]
+        driverpackages._versions(Mirror(held), *ask)  # type: ignore[arg-type]
 
 
 def test_the_bridges_driver_is_loaded_now_and_at_boot(
@@ -319,11 +380,3 @@ def test_only_engines_on_gpus_ask_for_a_driver() -> None:
     gpus = {"service": "a", "version": "0.5.23", "device": "cuda", "gpus": None, "count": 8}
     found = least_drivers([gpus, gpus | {"device": "cpu"}, gpus | {"version": "9.9.9"}])
     assert found == [{"service": "a", "engine": "0.5.23", "driver": "580.65.06"}]
-
-
-def test_services_of_opsctl_are_named_with_the_playbook_that_stops_them() -> None:
-    ours = {"pid": 7, "name": "sglang::schedul", "unit": "sglang-kimi.service"}
-    with pytest.raises(Refused, match=r"playbooks/upgrade_driver\.yml$"):
-        driverplan.refuse_in_use([ours], ["driver"], "580.95.05")
-    with pytest.raises(Refused, match=r"then deploy again$"):
-        driverplan.refuse_in_use([ours, ours | {"unit": ""}], ["driver"], "580.95.05")

@@ -6,7 +6,7 @@ import shlex
 
 import pytest
 
-from opsctl.ansible.typed import again
+from opsctl.ansible.typed import again, beside
 
 PLAY = "upgrade_driver.yml"
 
@@ -56,3 +56,24 @@ def test_the_same_command_again(argv: str, told: str) -> None:
 
 def test_nothing_is_typed_without_a_command() -> None:
     assert again([], PLAY) == ""
+
+
+@pytest.mark.parametrize(
+    ("argv", "told"),
+    [
+        (
+            "ansible-playbook -i inv playbooks/deploy.yml --limit h1 -K --check "
+            "-e nvidia_driver_allow_reboot=true -e service_override=hunter2",
+            "ansible-playbook -i inv playbooks/upgrade_driver.yml --limit h1 -K "
+            "-e nvidia_driver_allow_reboot=true",
+        ),
+        (
+            "ansible-playbook deploy.yml -e ansible_become_password=hunter2",
+            "ansible-playbook upgrade_driver.yml (and -e ansible_become_password, as before)",
+        ),
+        ("ansible-playbook site.yml", ""),
+        ("pytest deploy.yml", ""),
+    ],
+)
+def test_another_playbook_is_typed_as_this_one_was(argv: str, told: str) -> None:
+    assert beside(shlex.split(argv), "deploy.yml", PLAY) == told

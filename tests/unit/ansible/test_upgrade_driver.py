@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from ansible.parsing.dataloader import DataLoader
 
 from opsctl.ansible import program, upgrade_driver
 from opsctl.ansible.action import Action
-from opsctl.errors import OpsctlError, SpecError
+from opsctl.errors import OpsctlError, Problem, SpecError, Unreachable
+from opsctl.remote.start import sudo_refuses
 from opsctl.rollout.driver import PLAYBOOK
 from opsctl.rollout.driverend import Ended
 from tests.unit.rollout.test_driver_roll_plan import FOUND, SETTLED, seen
@@ -32,6 +35,94 @@ def test_hosts_with_the_same_trouble_are_told_together_before_anything_is_touche
     assert first == "nothing was touched:"
     assert told.startswith("h1, h2: driver: driver 580.65.06 → 580.95.05 needs a reboot")
     assert "-e nvidia_driver_allow_reboot=true" in hint
+
+
+class Hosts:
+    """Variables of the inventory and the command line, raw."""
+
+    def __init__(self, **values: Any) -> None:
+        self.values = values
+
+    def raw_get(self, name: str) -> dict[str, Any]:
+        return self.values
+
+
+@pytest.mark.parametrize("no", ["no", "false", False])
+def test_what_is_wished_is_what_the_roles_spec_means_by_it(no: Any) -> None:
+    switches = ("allow_reboot", "allow_downgrade", "allow_repair", "hold", "persistence")
+    values: dict[str, Any] = {f"nvidia_driver_{name}": no for name in switches}
+    values |= {"nvidia_driver_branch": 580, "nvidia_driver_fabric_manager": True}
+    entry: Any = SimpleNamespace(services={})
+    found = upgrade_driver.wished(["h1"], {"h1": entry}, Hosts(**values), DataLoader())["h1"]
+    assert [found[name] for name in switches] == [False] * 5
+    assert (found["branch"], found["fabric_manager"]) == ("580", "yes")
+    assert found["reboot_timeout"] == 1200  # the role's own default
+    assert upgrade_driver.wish(found).allow_reboot is False
+
+
+class Stop(Exception):
+    pass
+
+
+def acting(monkeypatch: pytest.MonkeyPatch, wrong: list[Problem]) -> tuple[Any, list[Any]]:
+    """The task up to its first connection, and what the connections would be made of."""
+    made: list[Any] = []
+    entry = SimpleNamespace(services={}, connection={"ansible_user": "carol"})
+    monkeypatch.setattr(upgrade_driver, "refuse_limit", lambda _: None)
+    monkeypatch.setattr(upgrade_driver, "described", lambda names, *_: dict.fromkeys(names, entry))
+    monkeypatch.setattr(upgrade_driver.rolevars, "wrong", lambda *_: wrong)
+    monkeypatch.setattr(upgrade_driver, "wished", lambda names, *_: {key: {} for key in names})
+    monkeypatch.setattr(upgrade_driver, "refuse_unreadable", lambda _: None)
+    monkeypatch.setattr(upgrade_driver, "resolve", lambda name, said: made.append((name, said)))
+
+    def connect(_: Any) -> Any:
+        raise Stop
+
+    monkeypatch.setattr(upgrade_driver, "connect", connect)
+    task = object.__new__(upgrade_driver.ActionModule)
+    task.task_vars = {"ansible_play_hosts_all": ["h1", "h2"], "hostvars": None}
+    task._task, task._loader = SimpleNamespace(args={}, check_mode=False), None
+    task._play_context = SimpleNamespace(become_pass="hunter2", password="hunter3")
+    return task, made
+
+
+def test_passwords_that_are_asked_for_at_the_start_are_used(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    task, made = acting(monkeypatch, [])
+    with pytest.raises(Stop):
+        task.act()
+    given = {"ansible_become_password_asked": "hunter2", "ansible_password_asked": "hunter3"}
+    assert made == [("h1", {"ansible_user": "carol", **given})]
+
+
+def test_a_wrong_variable_of_many_hosts_is_told_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    wrong = [Problem("is wrong", host=name, key="nvidia_driver_hold") for name in ("h1", "h2")]
+    task, _ = acting(monkeypatch, wrong)
+    with pytest.raises(SpecError) as refused:
+        task.act()
+    assert str(refused.value) == "host h1, h2, key nvidia_driver_hold: is wrong"
+
+
+def test_a_host_that_another_roll_boots_is_not_to_be_left_out() -> None:
+    lock = {"owner": "me@desk", "reason": "CVE", "run": "r1", "since": 1.8e9}
+    gone = Unreachable("the connection was lost: closed", host="h1")
+    error = upgrade_driver.silence({"h1": gone}, {"h2": seen(lock=lock), "h3": seen()})
+    assert isinstance(error, Unreachable)
+    assert error.message == (
+        "nothing was touched, since not every host answers: h1: the connection was lost: closed; "
+        "kimi is locked by me@desk since 2027-01-15 08:00:00Z (run r1): CVE (h2)"
+    )
+    assert error.hint.startswith("another roll may be booting it anew: `opsctl status` shows who")
+    assert f"wait, then again: {PLAYBOOK}. A host that --limit leaves out is not" in error.hint
+
+
+def test_a_password_that_sudo_wants_is_named() -> None:
+    refused = sudo_refuses("h2", "carol", "sudo", 1, "sudo: a password is required", False)
+    error = upgrade_driver.silence({"h1": refused, "h2": refused}, {})
+    assert "since not every host could be read: h1, h2: sudo is refused for carol" in error.message
+    assert "ansible_become_password" in error.hint and "-K" in error.hint
+    assert "--limit" not in error.hint
 
 
 def test_the_plan_keeps_the_order_that_it_is_given() -> None:
