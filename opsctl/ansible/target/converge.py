@@ -65,7 +65,8 @@ class Host:
 
     def system_user(self, name: str) -> bool:
         """A user without login below UID 1000, with a group of its own. True if it was made. One
-        that is there stays as it is: an engine may run under it, which no preparation may end."""
+        that is there stays as it is: an engine may run under it, which no preparation may end. A
+        group of its name, which units ask for, is made where there is none."""
         if not _has_user(name):
             if self.changed(f"user {name}", "", f"system user {name}, no login\n"):
                 nologin = "/usr/sbin/nologin"
@@ -73,6 +74,8 @@ class Host:
                 group = ["--gid", name] if _has_group(name) else ["--user-group"]
                 run([*command, *group, "--shell", nologin, "--", name])
             return True
+        if not _has_group(name) and self.changed(f"group {name}", "", "system group\n"):
+            run(["groupadd", "--system", *_number(name), "--", name])
         if danger := logins.warning(name):
             self.warnings.append(danger)
         return False
@@ -84,6 +87,16 @@ def _has_user(name: str) -> bool:
     except KeyError:
         return False
     return True
+
+
+def _number(name: str) -> List[str]:
+    """The number that the user has for its own group already, if no other group has it."""
+    number = pwd.getpwnam(name).pw_gid
+    try:
+        grp.getgrgid(number)
+    except KeyError:
+        return ["--gid", str(number)]
+    return []
 
 
 def _has_group(name: str) -> bool:

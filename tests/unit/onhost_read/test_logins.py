@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from opsctl.ansible.target import converge
 from opsctl.ansible.target.converge import Host
 from opsctl.onhost import logins, systemd
 
@@ -18,10 +19,10 @@ UIDS = {"llm": 1001, "sglang": 998, "root": 0}
 @pytest.fixture(autouse=True)
 def host(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> dict[str, Any]:
     """`says`: what logind answers; None if nobody does."""
-    said: dict[str, Any] = {"says": "b true\n", "linger": tmp_path}
+    said: dict[str, Any] = {"says": "b true\n", "linger": tmp_path, "groupless": ()}
 
     def known(name: str) -> Any:
-        return SimpleNamespace(pw_name=name, pw_uid=UIDS[name])
+        return SimpleNamespace(pw_name=name, pw_uid=UIDS[name], pw_gid=UIDS[name])
 
     def by_uid(uid: int) -> Any:
         return known({u: n for n, u in UIDS.items()}[uid])
@@ -31,6 +32,7 @@ def host(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> dict[str, Any]:
             raise systemd.CallFailed("no such file")
         return 0, said["says"], ""
 
+    monkeypatch.setattr(converge, "_has_group", lambda name: name not in said["groupless"])
     monkeypatch.setattr(pwd, "getpwnam", known)
     monkeypatch.setattr(pwd, "getpwuid", by_uid)
     monkeypatch.setattr(systemd, "call", call)
@@ -67,3 +69,24 @@ def test_the_preparation_warns_and_goes_on() -> None:
     assert "loginctl enable-linger llm" in prepared.warnings[0]
     spared = Host(check=False)
     assert spared.system_user("sglang") is False and spared.warnings == []
+
+
+@pytest.mark.parametrize(("taken", "number"), [(False, ["--gid", "998"]), (True, [])])
+def test_the_preparation_makes_a_group_that_is_missing(
+    host: dict[str, Any], monkeypatch: pytest.MonkeyPatch, taken: bool, number: list[str]
+) -> None:
+    """Units name it beside the user, and end with 216/GROUP without it."""
+
+    def by_number(gid: int) -> Any:
+        if not taken:
+            raise KeyError(gid)
+        return SimpleNamespace(gr_name="users")
+
+    ran: list[list[str]] = []
+    monkeypatch.setattr(converge, "run", ran.append)
+    monkeypatch.setattr(converge.grp, "getgrgid", by_number)
+    host["groupless"] = ("sglang",)
+    looked = Host(check=True)
+    assert looked.system_user("sglang") is False and looked.diff and not ran
+    Host(check=False).system_user("sglang")
+    assert ran == [["groupadd", "--system", *number, "--", "sglang"]]
