@@ -30,9 +30,10 @@ def case(
     """Raises NoForecast for a model that is not forecast, Refused for a journal of no start and
     for figures that were typed and cannot be."""
     version, flags = str(manifest["engine"]["version"]), manifest["flags"]
-    shape = geometry(
-        _text(facts, "model", "config.json"), _text(facts, "model", "hf_quant_config.json"), version
-    )
+    text = _text(facts, "model", "config.json")
+    if not text:
+        raise NoForecast(_unread(facts))
+    shape = geometry(text, _text(facts, "model", "hf_quant_config.json"), version)
     draft = _draft(manifest, facts, shape)
     hardware = hostside.hardware(manifest, facts)
     vendor = hardware.vendor
@@ -81,6 +82,16 @@ def possible(whole: Case, calibration: Any, asked: Typed) -> Case:
 def _text(facts: Mapping[str, Any], which: str, name: str) -> str:
     texts = (facts.get(which) or {}).get("texts") or {}
     return str(texts.get(name) or "")
+
+
+def _unread(facts: Mapping[str, Any]) -> str:
+    """Why there is no config.json to read."""
+    folder = facts.get("model") or {}
+    if folder.get("silent"):
+        return str(folder["silent"])
+    if not folder.get("exists", True):
+        return f"{folder.get('path')} is not there"
+    return "config.json is not there, or empty"
 
 
 def _draft(

@@ -20,6 +20,7 @@ from opsctl.onhost import (
     numa,
     prefill,
     process,
+    storage,
     unitfacts,
     zero,
 )
@@ -46,8 +47,8 @@ def facts(
     store = Store(service, places)
     with ThreadPoolExecutor(5) as pool:
         cards = pool.submit(gpufacts.report)
-        model_folder = pool.submit(modelfiles.folder, Path(model), places.root)
-        draft_folder = pool.submit(modelfiles.folder, Path(draft), places.root) if draft else None
+        model_folder = pool.submit(_folder, model, places.root)
+        draft_folder = pool.submit(_folder, draft, places.root) if draft else None
         (state, guard), others = _states(places, systemd, service)
         served = pool.submit(prefill.of, state.name) if state.active == "active" else None
         standing = collect.entry(places, state, guard)
@@ -85,6 +86,14 @@ def facts(
         "gpus": gpus,
         "gpu_strangers": gpufacts.strangers(processes, owner, service),
     }
+
+
+def _folder(path: str, root: Path) -> Dict[str, Any]:
+    """One whose file system does not answer is not read: the call would end with nothing told."""
+    found = storage.silent([path])
+    if path in found:
+        return modelfiles.unread(path, storage.told(path, found[path]))
+    return modelfiles.folder(Path(path), root)
 
 
 def _back(state: UnitState, replaced: UnitState) -> Dict[str, Any]:

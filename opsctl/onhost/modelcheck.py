@@ -1,45 +1,100 @@
-"""Are the files of a model all there? Sizes only; nothing is hashed."""
+"""Are the files of a model all there? Names and sizes; nothing is hashed.
+
+As SGLang's loader looks for them: *.safetensors where there are some, and of those what their index
+names, or all if it is not there; else *.bin, else *.pt. No other index is read by it.
+"""
 
 from __future__ import annotations
 
 import json
 import os
-from typing import Any, List, Tuple
+import re
+from typing import Any, Dict, List, Tuple
 
-INDEXES = ("model.safetensors.index.json", "pytorch_model.bin.index.json")
-WEIGHTS = (".safetensors", ".bin", ".pt", ".gguf")
+# Ending → the index of such files; the first of which there are some is loaded.
+KINDS = {
+    ".safetensors": "model.safetensors.index.json",
+    ".bin": "pytorch_model.bin.index.json",
+    ".pt": "",
+    ".gguf": "",
+}
+SAFE = ".safetensors"
+NATIVE = "params.json"  # in the place of config.json, where a model is in Mistral's own format
+MOST = 10_000  # files that one number promises
+_NUMBERED = re.compile(r"(.*-)(\d+)(-of-(\d+)\.\w+)")
 
 
 def look(path: str, least: Any) -> Tuple[int, List[str]]:
-    """Bytes of the weight files, and what is wrong with the folder."""
+    """Bytes of the weight files, and what is wrong with the folder. A model may be one file."""
+    if os.path.isfile(path):
+        return os.stat(path).st_size, _too_small(os.stat(path).st_size, least)
     if not os.path.isdir(path):
         return 0, ["no such folder on the host"]
-    problems = _json_problems(path, "config.json")
-    named = _named_files(path, problems)
-    absent = [name for name in named if not _bytes(path, name)]
+    files, odd = wanted(path)
+    problems = [text for text in (config(path), odd) if text]
+    absent = [name for name in files if not _bytes(path, name)]
     if absent:
         shown = ", ".join(absent[:5]) + (" …" if len(absent) > 5 else "")
-        problems.append(f"{len(absent)} of {len(named)} weight files missing or empty: {shown}")
-    files = named or sorted(n for n in os.listdir(path) if n.endswith(WEIGHTS))
-    if not files:
-        problems.append("no weight files")
+        problems.append(f"{len(absent)} of {len(files)} weight files missing or empty: {shown}")
     total = sum(_bytes(path, name) for name in files)
-    if least and total < least:
-        problems.append(f"weight files are {total:,} bytes together, model.size asks for {least:,}")
-    return total, problems
+    return total, problems + _too_small(total, least)
+
+
+def config(path: str) -> str:
+    """Why the engine cannot tell what the model is, "" if it can."""
+    native = not os.path.lexists(os.path.join(path, "config.json")) and os.path.exists(
+        os.path.join(path, NATIVE)
+    )
+    return _json(path, NATIVE if native else "config.json")[1]
+
+
+def wanted(path: str) -> Tuple[List[str], str]:
+    """The weight files that the engine looks for, whether they are there or not; and why it cannot
+    tell which, "" if it can. Without an index, the numbers of those that are there promise more."""
+    names = _names(path)
+    kind = _kind(names)
+    index = KINDS[kind]
+    if index in names:
+        named, problem = _indexed(path, index)
+        if named or kind == SAFE:
+            return named, problem
+    present = [name for name in names if name.endswith(kind)]
+    return sorted([*present, *promised(present)]), "" if present else "no weight files"
 
 
 def missing(path: str) -> List[str]:
-    """The weight files that the model's own index names, and that are not there or empty."""
-    return [name for name in _named_files(path, []) if not _bytes(path, name)]
+    """Those of them that are not there, or empty."""
+    return [name for name in wanted(path)[0] if not _bytes(path, name)]
+
+
+def unindexed(path: str) -> str:
+    """The index that belongs to several files and is not there, "" if none is missed: the engine
+    loads whatever lies beside them, and a second form of the weights too."""
+    names = _names(path)
+    several = [name for name in names if name.endswith(SAFE) and _NUMBERED.fullmatch(name)]
+    return KINDS[SAFE] if len(several) > 1 and KINDS[SAFE] not in names else ""
+
+
+def promised(names: List[str]) -> List[str]:
+    """Files that others speak of: model-00002-of-00003 where only 1 and 3 are there."""
+    sets: Dict[Tuple[str, str, int], Dict[int, int]] = {}
+    for name in names:
+        found = _NUMBERED.fullmatch(name)
+        if found and int(found[4]) <= MOST:
+            key = (found[1], found[3], int(found[4]))
+            sets.setdefault(key, {})[int(found[2])] = len(found[2])
+    absent = []
+    for (head, tail, total), there in sets.items():
+        first, width = (0 if 0 in there else 1), max(there.values())
+        numbers = [n for n in range(first, first + total) if n not in there]
+        absent += [f"{head}{n:0{width}d}{tail}" for n in numbers]
+    return absent
 
 
 def short(path: str, least: Any, of_index: bool) -> str:
     """What the weight files lack together, "" if nothing. `of_index`: measured by the size that
     the index names too; some indexes name that of the model before it was quantised."""
-    files = _named_files(path, [])
-    files = files or [n for n in sorted(os.listdir(path)) if n.endswith(WEIGHTS)]
-    sizes = {name: _bytes(path, name) for name in files}
+    sizes = {name: _bytes(path, name) for name in wanted(path)[0]}
     total, indexed = sum(sizes.values()), _index_size(path) if of_index else 0
     for who, size in (("model.size asks for", least), ("the model's index names", indexed)):
         if size and total < size:
@@ -49,44 +104,52 @@ def short(path: str, least: Any, of_index: bool) -> str:
     return ""
 
 
-def _index_size(path: str) -> int:
-    for name in INDEXES:
-        try:
-            with open(os.path.join(path, name), encoding="utf-8") as file:
-                return int(json.load(file)["metadata"]["total_size"])
-        except (OSError, ValueError, KeyError, TypeError):
-            continue
-    return 0
-
-
-def _named_files(path: str, problems: List[str]) -> List[str]:
-    """The files that the index names; [] if there is none (a model of one file)."""
-    for name in INDEXES:
-        if not os.path.exists(os.path.join(path, name)):
-            continue
-        wrong = _json_problems(path, name)
-        problems += wrong
-        if wrong:
-            return []
-        with open(os.path.join(path, name), encoding="utf-8") as file:
-            index = json.load(file)
-        places = index.get("weight_map")
-        if not isinstance(places, dict) or not places:
-            problems.append(f"{name} has no weight_map")
-            return []
-        return sorted({str(place) for place in places.values()})
+def _too_small(total: int, least: Any) -> List[str]:
+    if least and total < least:
+        return [f"weight files are {total:,} bytes together, model.size asks for {least:,}"]
     return []
 
 
-def _json_problems(path: str, name: str) -> List[str]:
+def _kind(names: List[str]) -> str:
+    """What is loaded; where no weights are there, what an index speaks of."""
+    present = [kind for kind in KINDS if any(name.endswith(kind) for name in names)]
+    spoken = [kind for kind, index in KINDS.items() if index in names]
+    return [*present, *spoken, SAFE][0]
+
+
+def _index_size(path: str) -> int:
+    index, _ = _json(path, KINDS[_kind(_names(path))] or KINDS[SAFE])
+    try:
+        return int(index["metadata"]["total_size"])
+    except (ValueError, KeyError, TypeError):
+        return 0
+
+
+def _indexed(path: str, name: str) -> Tuple[List[str], str]:
+    index, problem = _json(path, name)
+    places = index.get("weight_map")
+    if problem or not isinstance(places, dict) or not places:
+        return [], problem or f"{name} has no weight_map"
+    return sorted({str(place) for place in places.values()}), ""
+
+
+def _json(path: str, name: str) -> Tuple[Dict[str, Any], str]:
+    """An object, and why there is none."""
     try:
         with open(os.path.join(path, name), encoding="utf-8") as file:
             value = json.load(file)
     except FileNotFoundError:
-        return [f"{name} is missing"]
+        return {}, f"{name} is missing"
     except (OSError, ValueError) as error:
-        return [f"{name} cannot be read: {error}"]
-    return [] if isinstance(value, dict) else [f"{name} is not a JSON object"]
+        return {}, f"{name} cannot be read: {error}"
+    return (value, "") if isinstance(value, dict) else ({}, f"{name} is not a JSON object")
+
+
+def _names(path: str) -> List[str]:
+    try:
+        return sorted(os.listdir(path))
+    except OSError:
+        return []
 
 
 def _bytes(path: str, name: str) -> int:

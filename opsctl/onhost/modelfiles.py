@@ -10,7 +10,7 @@ import re
 import time
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Dict, List, Optional, Tuple
+from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 
 from opsctl.onhost import files, pagecache, safetensors, storage
 
@@ -48,6 +48,13 @@ def folder(path: Path, root: Path = Path("/")) -> Dict[str, Any]:
     }
 
 
+def unread(path: str, why: str) -> Dict[str, Any]:
+    """The same of a folder that cannot be read: with `silent`, which says why."""
+    nothing: Dict[str, Any] = {"texts": {}, "files": [], "tensors": None, "tensors_reason": why}
+    return {"path": path, "exists": False, "silent": why, **nothing, "weights_bytes": 0,
+            "cached": None, "storage": None}  # fmt: skip
+
+
 def listing(path: Path) -> List[Tuple[str, int, int]]:
     """(name, bytes, mtime in ns) of the files in the folder, by name."""
     found: List[Tuple[str, int, int]] = []
@@ -75,25 +82,47 @@ def _loaded(path: Path, listed: List[Tuple[str, int, int]]) -> List[Tuple[Path, 
     return [(path / name, size) for name, size, _ in listed if name in wanted]
 
 
-def ends_early(path: Path, root: Path = Path("/")) -> Tuple[List[str], bool]:
-    """The safetensors files that are shorter than their own headers say, in words; and whether
-    that could be told of every weight file. Changes nothing."""
+class Heads(NamedTuple):
+    """What the beginnings of weight files tell, in words. `cut`: shorter than their own headers
+    say; `foreign`: no weights at all; `told`: whether it could be told of every file."""
+
+    cut: List[str]
+    foreign: List[str]
+    told: bool
+
+
+def heads(path: Path, root: Path = Path("/")) -> Heads:
+    """Of the files that the engine loads; empty ones are for `modelcheck`. Changes nothing."""
     listed = listing(path)
     known = files.read_json(_kept(path, root)) or {}
     if known.get("tensors") and known.get("key") == _key(path, listed):
-        return [], True
-    found, told, until = [], True, time.monotonic() + safetensors.LONGEST
-    for file, _ in _loaded(path, listed):
-        if file.suffix != ".safetensors" or time.monotonic() > until:
+        return Heads([], [], True)
+    cut: List[str] = []
+    foreign: List[str] = []
+    told, until = True, time.monotonic() + safetensors.LONGEST
+    for file, size in _loaded(path, listed):
+        if size == 0 or time.monotonic() > until:
             told = False
             continue
         try:
-            safetensors.header_of(file)
+            told = _opens(file) and told
         except safetensors.CutOff as error:
-            found.append(str(error))
+            cut.append(str(error))
+        except safetensors.Foreign as error:
+            foreign.append(str(error))
         except safetensors.Damaged:
             told = False
-    return found, told
+    return Heads(cut, foreign, told)
+
+
+def _opens(file: Path) -> bool:
+    """Whether its header tells that it is whole. Raises Damaged."""
+    if file.suffix == ".safetensors":
+        safetensors.header_of(file)
+        return True
+    if safetensors.pointer(file):
+        raise safetensors.Foreign(f"{file.name} is {safetensors.instead(file)}")
+    return False
 
 
 def _kept(path: Path, root: Path) -> Path:

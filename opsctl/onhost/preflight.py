@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import grp
 import os
 import pwd
+import re
 import shutil
 import stat
 import tempfile
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
+from typing import Any, Dict, List, Mapping, Optional, Sequence, Set, Tuple
 
-from opsctl.onhost import files, hostfacts, occupied, storage, zero
+from opsctl.onhost import hostfacts, occupied, storage, zero
 from opsctl.onhost.doctor.fault import mends
 from opsctl.onhost.store import ZERO, Refused, Store
 from opsctl.onhost.systemd import Systemd
 
+TABLES = ("/proc/net/tcp", "/proc/net/tcp6")
 LEAST_FREE = 4 << 20  # bytes; a run writes far less
 
 
@@ -25,6 +28,14 @@ class Outside:
     def user_exists(self, name: str) -> bool:
         try:
             pwd.getpwnam(name)
+        except KeyError:
+            return False
+        return True
+
+    def group_exists(self, name: str) -> bool:
+        """Our units name a group as they name the user."""
+        try:
+            grp.getgrnam(name)
         except KeyError:
             return False
         return True
@@ -42,8 +53,13 @@ class Outside:
         return []
 
     def exists(self, path: str) -> bool:
-        """A path that does not answer is told by `in_the_way`, as what it is."""
-        return path in storage.silent([path]) or Path(path).exists()
+        return not self.absent([path])
+
+    def absent(self, paths: Sequence[str]) -> List[str]:
+        """Those that are not there. Of one that does not answer that is not known, and `in_the_way`
+        tells it as what it is."""
+        silent = storage.silent(paths)
+        return [path for path in paths if path not in silent and not Path(path).exists()]
 
     def in_the_way(
         self,
@@ -86,8 +102,8 @@ class Outside:
         port = int(address.get("port") or 0)
         if not port:
             return ""
-        for table in ("/proc/net/tcp", "/proc/net/tcp6"):
-            inode = listening_inode((files.read(Path(table)) or b"").decode(), port)
+        for table in TABLES:
+            inode = listening_inode(_text(table), port)
             if inode:
                 pid = _owner(inode)
                 group = _text(f"/proc/{pid}/cgroup") if pid else ""
@@ -119,24 +135,39 @@ def _holder(pid: int) -> str:
 
 def listening_inode(table: str, port: int) -> str:
     """Inode of the socket that listens on `port`, from the text of /proc/net/tcp; "" if none."""
+    return next((inode for inode, at in listening(table).items() if at == port), "")
+
+
+def listening(table: str) -> Dict[str, int]:
+    """Inode → port of the sockets that listen, from the text of /proc/net/tcp."""
+    found = {}
     for line in table.splitlines()[1:]:
         part = line.split()
-        # 0A is LISTEN; local address as HEX:PORT
-        if len(part) > 9 and part[3] == "0A" and int(part[1].rsplit(":", 1)[1], 16) == port:
-            return part[9]
-    return ""
+        if len(part) > 9 and part[3] == "0A":  # LISTEN; local address as HEX:PORT
+            found[part[9]] = int(part[1].rsplit(":", 1)[1], 16)
+    return found
+
+
+def listeners() -> Dict[str, int]:
+    """Inode → port of every socket of this host that listens."""
+    return {inode: port for table in TABLES for inode, port in listening(_text(table)).items()}
 
 
 def _owner(inode: str, proc: Path = Path("/proc")) -> str:
     """PID of the process that holds the socket. What ends meanwhile is passed over: a process, and
     one of the many connections of a server that is at work, which must not hide the rest."""
-    for folder in proc.glob("[0-9]*"):
-        with suppress(OSError):
-            for entry in os.scandir(str(folder / "fd")):
-                with suppress(OSError):
-                    if os.readlink(entry.path) == f"socket:[{inode}]":
-                        return folder.name
-    return ""
+    return next((p.name for p in proc.glob("[0-9]*") if inode in sockets(p)), "")
+
+
+def sockets(process: Path) -> Set[str]:
+    """Inodes of the sockets that a process (its folder in /proc) has open."""
+    found = set()
+    with suppress(OSError):
+        for entry in os.scandir(str(process / "fd")):
+            with suppress(OSError):
+                match = re.fullmatch(r"socket:\[(\d+)\]", os.readlink(entry.path))
+                found |= {match[1]} if match else set()
+    return found
 
 
 def check(store: Store, systemd: Systemd, outside: Outside, digest: str) -> None:
@@ -196,9 +227,11 @@ def surroundings(
     if user and not outside.user_exists(user):
         # systemd-analyze does not notice it
         problems.append(_problem(f"there is no user {user}", "user-missing"))
-    for path, fault in _wanted_paths(manifest):
-        if not outside.exists(path):
-            problems.append(_problem(f"{path} is not there", fault, path=path))
+    elif user and not outside.group_exists(user):
+        problems.append(_problem(f"there is no group {user}", "user-missing"))
+    wanted = dict(_wanted_paths(manifest))
+    for path in outside.absent(list(wanted)):
+        problems.append(_problem(f"{path} is not there", wanted[path], path=path))
     return problems + outside.in_the_way(systemd, manifest, but=store.unit, after=after)
 
 

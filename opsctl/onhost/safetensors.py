@@ -15,6 +15,7 @@ from typing import Any, Dict, Iterable, List, Tuple
 
 LARGEST = 100 << 20  # bytes of one header: the format's own limit
 MOST = 512 << 20  # bytes of all headers of a model; 210,000 tensors take 30 MB
+POINTER = b"version https://git-lfs.github.com/spec/"  # what git-lfs leaves in the place of a file
 LONGEST = 20.0  # seconds for all headers of a model, which a network may make slow
 
 
@@ -24,6 +25,10 @@ class Damaged(Exception):
 
 class CutOff(Damaged):
     """A file ends before its own header says."""
+
+
+class Foreign(Damaged):
+    """A file is something else altogether: no loader opens it."""
 
 
 Group = Tuple[str, str, Tuple[int, ...]]
@@ -59,7 +64,7 @@ def header_of(path: Path) -> Tuple[int, Dict[str, Any]]:
             head = file.read(8)
             length = struct.unpack("<Q", head)[0] if len(head) == 8 else 0
             if not 2 <= length <= LARGEST:
-                raise Damaged(f"{path.name} is no safetensors file: its header has no sane length")
+                raise Foreign(f"{path.name} is {instead(path)}")
             if 8 + length > there:
                 raise CutOff(f"{path.name} is cut off within its header")
             text = file.read(length)
@@ -68,9 +73,9 @@ def header_of(path: Path) -> Tuple[int, Dict[str, Any]]:
     try:
         header = json.loads(text.decode("utf-8"))
     except ValueError:
-        raise Damaged(f"{path.name}: its header is no JSON") from None
+        raise Foreign(f"{path.name} is no safetensors file: its header is no JSON") from None
     if not isinstance(header, dict):
-        raise Damaged(f"{path.name}: its header is no JSON object")
+        raise Foreign(f"{path.name} is no safetensors file: its header is no JSON object")
     header.pop("__metadata__", None)
     try:
         end = max((int(entry["data_offsets"][1]) for entry in header.values()), default=0)
@@ -79,6 +84,22 @@ def header_of(path: Path) -> Tuple[int, Dict[str, Any]]:
     if 8 + length + end > there:
         raise CutOff(f"{path.name} is cut off: {there:,} of {8 + length + end:,} bytes are there")
     return length, header
+
+
+def pointer(path: Path) -> bool:
+    """Whether git-lfs has left a few lines in the place of the file."""
+    try:
+        with open(path, "rb") as file:
+            return file.read(len(POINTER)) == POINTER
+    except OSError:
+        return False
+
+
+def instead(path: Path) -> str:
+    """What such a file is."""
+    if pointer(path):
+        return "a pointer of git-lfs, and not the file that it stands for"
+    return "no safetensors file: its header has no sane length"
 
 
 def add(groups: Dict[Group, List[int]], header: Dict[str, Any]) -> None:

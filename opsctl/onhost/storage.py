@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Dict, List, Optional, Sequence, Tuple
@@ -17,6 +18,8 @@ NETWORK = {
 }  # fmt: skip
 MEMORY = {"tmpfs", "ramfs", "hugetlbfs"}
 SILENCE = 5.0  # seconds; a server that is only slow answers so small a question sooner
+REMEMBERED = 60.0  # seconds for which what did not answer is not waited for once more
+_silent: Dict[str, float] = {}  # path → until when, monotonic
 
 
 def of(path: Path) -> Dict[str, Any]:
@@ -39,15 +42,29 @@ def of(path: Path) -> Dict[str, Any]:
 def silent(paths: Sequence[str]) -> Dict[str, str]:
     """Those of `paths` whose file system does not answer within SILENCE, with its type and source
     where the path itself names its mount. The server of a hard NFS mount that is gone holds
-    whoever asks for ever, so that another process asks, which may be left behind."""
-    with ThreadPoolExecutor(max(1, len(paths))) as pool:
-        answers = list(pool.map(lambda path: ask(["stat", "-f", path], SILENCE), paths))
+    whoever asks for ever, so that another process asks, which may be left behind. All are asked at
+    once, and what was silent a moment ago, or lies below it, is not asked again: several looks of
+    one call would wait for it each."""
+    asked = [path for path in dict.fromkeys(paths) if not _known(path)]
+    with ThreadPoolExecutor(max(1, len(asked))) as pool:
+        answers = list(pool.map(lambda path: ask(["stat", "-f", path], SILENCE), asked))
+    until = time.monotonic() + REMEMBERED
+    _silent.update({p: until for p, said in zip(asked, answers) if said["state"] == HUNG})
     mountinfo = read("/proc/self/mountinfo")
-    return {
-        path: " ".join(mount_of(mountinfo, path))
-        for path, answer in zip(paths, answers)
-        if answer["state"] == HUNG
-    }
+    return {path: " ".join(mount_of(mountinfo, path)) for path in paths if _known(path)}
+
+
+def _known(path: str) -> bool:
+    """Whether the path, or a folder above it, has just been silent."""
+    now = time.monotonic()
+    above = [one for one, until in _silent.items() if until > now]
+    return any(path == one or path.startswith(one.rstrip("/") + "/") for one in above)
+
+
+def told(path: str, mount: str) -> str:
+    """What `silent` says of a path, in words."""
+    of = f" ({mount})" if mount.strip() else ""
+    return f"{path} does not answer within {SILENCE:g} s{of}"
 
 
 def mount_of(mountinfo: str, path: str) -> Tuple[str, str]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import struct
 import sys
 from pathlib import Path
 from typing import Any
@@ -77,7 +78,9 @@ def make(folder: Path, config: dict[str, Any], size: int, shards: int) -> None:
     (folder / "generation_config.json").write_text("{}\n")
     (folder / "tokenizer_config.json").write_text('{"rehearsal": true}\n')
     names = [f"model-{n:05d}-of-{shards:06d}.safetensors" for n in range(1, shards + 1)]
-    head = os.urandom(4096) * (HEAD // 4096)
+    # A header that is one, and describes no tensor: their shapes follow from config.json.
+    text = b'{"rehearsal": {}}'
+    head = struct.pack("<Q", len(text)) + text + os.urandom(4096) * (HEAD // 4096)
     for number, name in enumerate(names):
         share = size // shards + (size % shards if number == 0 else 0)
         with (folder / name).open("wb") as file:

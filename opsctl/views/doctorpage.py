@@ -46,8 +46,8 @@ RIGHTS = """
 ## What is not looked at
 
 Bandwidth between cards, and to disks: that takes load, and doctor changes nothing. The contents \
-of weight files: only their names and sizes. AMD's drivers and errors: their cards, memory, \
-partitions and sensors only. InfiniBand and other networks. Whether firmware is current.
+of weight files: only their names, sizes and headers. AMD's drivers and errors: their cards, \
+memory, partitions and sensors only. InfiniBand and other networks. Whether firmware is current.
 """
 
 

@@ -100,8 +100,14 @@ def call(
     return value
 
 
+WEIGHTS = (2).to_bytes(8, "little") + b"{}"  # a safetensors file without a tensor
+
+
 def prepare(host: Any) -> None:
+    """The engine, and beside it a model that it could load."""
     host.put(ENGINE, (HERE / "fake_engine.py").read_bytes())
+    host.put("/opt/fake/config.json", b"{}")
+    host.put("/opt/fake/model.safetensors", WEIGHTS)
 
 
 def begin(

@@ -44,7 +44,8 @@ def host(lab_host: Any) -> Any:
     index = json.dumps({"weight_map": {"a": "m-1.safetensors", "b": "m-2.safetensors"}})
     lab_host.put(f"{MODEL}/model.safetensors.index.json", index.encode())
     lab_host.put(f"{MODEL}/config.json", b"{}")
-    lab_host.sh(f"cd {MODEL}; echo x > m-1.safetensors; echo x > m-2.safetensors")
+    for name in ("m-1", "m-2"):
+        lab_host.put(f"{MODEL}/{name}.safetensors", guarding.WEIGHTS)
     return lab_host
 
 
@@ -112,13 +113,21 @@ PLANTS: list[tuple[str, str, str, dict[str, Any]]] = [
     ("tmp-noexec", "mount -t tmpfs -o noexec none /tmp", "umount /tmp", {}),
     ("port-taken", f"{STRAY} python3 -m http.server --bind 127.0.0.1 31999 && sleep 1",
      "systemctl stop stray", {"address": {"host": "127.0.0.1", "port": 31999}}),
-    ("orphan", f"{STRAY} bash -c 'exec -a sglang::scheduler_TP0 sleep 300'",
+    ("orphan-idle", f"{STRAY} bash -c 'exec -a sglang::scheduler_TP0 sleep 300'",
      "systemctl stop stray", {}),
+    ("orphan", f"{STRAY} bash -c 'exec -a sglang::scheduler_TP0 python3 -m http.server --bind "
+     "127.0.0.1 31999' && sleep 1",
+     "systemctl stop stray", {"address": {"host": "127.0.0.1", "port": 31999}}),
     ("user-missing", "true", "true", {"user": "nobody-of-that-name"}),
+    ("user-missing", "cp -p /etc/group /root/g; sed -i /^games:/d /etc/group",
+     "cp -p /root/g /etc/group", {}),
     ("model-missing", f"mv {MODEL} {MODEL}.aside", f"mv {MODEL}.aside {MODEL}", {}),
     ("model-incomplete", f"mv {MODEL}/m-2.safetensors /srv/m-2",
      f"mv /srv/m-2 {MODEL}/m-2.safetensors", {}),
     ("model-odd", f"mv {MODEL}/config.json /srv/c", f"mv /srv/c {MODEL}/config.json", {}),
+    ("model-foreign", f"mv {MODEL}/m-2.safetensors /srv/m-2; "
+     f"echo 'version https://git-lfs.github.com/spec/v1' > {MODEL}/m-2.safetensors",
+     f"mv /srv/m-2 {MODEL}/m-2.safetensors", {}),
     ("model-short", "true", "true", {"model": {"path": MODEL, "size": 1 << 40}}),
     ("model-unreadable", f"chmod 700 {MODEL}", f"chmod 755 {MODEL}", {}),
     ("model-unreadable", "chmod 700 /srv", "chmod 755 /srv", {}),
@@ -137,7 +146,7 @@ PLANTS: list[tuple[str, str, str, dict[str, Any]]] = [
     ("unit-looping", f"mv {guarding.ENGINE} /root/e; systemctl restart sglang-kimi; sleep 1",
      f"mv /root/e {guarding.ENGINE}; systemctl restart sglang-kimi; sleep 1", {}),
     # a second engine of somebody's, a root disk without room, a mount that went away
-    ("orphan", f"{STRAY} --uid=games bash -c 'exec -a sglang.launch_server sleep 300'",
+    ("orphan-idle", f"{STRAY} --uid=games bash -c 'exec -a sglang.launch_server sleep 300'",
      "systemctl stop stray", {}),
     ("model-odd", f"mount -t tmpfs none {MODEL}", f"umount {MODEL}", {}),
     ("mount-hangs", SILENT, f"umount -l {MODEL}; systemctl stop stray", {}),
@@ -235,6 +244,9 @@ def test_preflight_refuses_by_the_same_judgement(host: Any) -> None:
     with planted(host, SILENT, f"umount -l {MODEL}; systemctl stop stray"):
         problems = staged(host, "silent", model=model)
     assert any(f"{MODEL} does not answer" in text for text in problems), problems
+    with planted(host, f"mv {MODEL}/config.json /srv/c", f"mv /srv/c {MODEL}/config.json"):
+        problems = staged(host, "odd", model=model)
+    assert any("config.json is missing" in text for text in problems), problems
     host.sh(f"rm {MODEL}/m-2.safetensors")
     problems = staged(host, "torn", model=model)
     assert any("m-2.safetensors" in text for text in problems), problems

@@ -14,6 +14,12 @@ from opsctl.onhost.doctor.host import gib
 ENVIRONMENT = 15 << 30  # bytes; an estimate of ours, with what pip unpacks beside it
 REBUILD = ("ansible-playbook playbooks/deploy.yml (the role engine builds it anew; without "
            "engine.install, repair {root} by hand)")  # fmt: skip
+# Ways to load that look for weight files by their names, as `modelcheck` does. The rest take none
+# of the folder (dummy, remote), or others than those (sharded_state, gguf, mistral).
+BY_NAME = {"auto", "safetensors", "fastsafetensors", "instanttensor", "layered", "flash_rl",
+           "bitsandbytes", "runai_streamer"}  # fmt: skip
+# Flags that name a configuration in the place of the folder's own.
+DECRYPTED = {"model": "decrypted-config-file", "draft": "decrypted-draft-config-file"}
 
 FAULTS = table(
     Fault("mount-hangs", "disk", FAIL, "a file system that does not answer",
@@ -22,16 +28,24 @@ FAULTS = table(
     Fault("model-missing", "model", FAIL, "no model folder",
           "nothing to load", "ansible-playbook playbooks/deploy.yml, or copy it to {path}", True),
     Fault("model-incomplete", "model", FAIL, "weight files missing or empty",
-          "the model's own index names them; the engine ends in the middle of the load",
-          "fetch them again into {path}", True),
+          "the model's own index names them, or the numbers of the others do; the engine ends in "
+          "the load, or serves without them", "fetch them again into {path}", True),
+    Fault("model-foreign", "model", FAIL, "files that are no weights",
+          "a pointer of git-lfs, or the page of an error, was saved under the file's name: the "
+          "engine ends in the load",
+          "fetch them again into {path}; in a clone: git -C {path} lfs pull", True),
     Fault("model-cut", "model", FAIL, "weight files that are cut off",
           "shorter than their own headers say: a copy that broke off, or a disk that was full; the "
           "engine ends in the middle of the load", "fetch them again into {path}", True),
     Fault("model-short", "model", FAIL, "weight files smaller than they should be together",
           "files are cut off, another model lies there, or the size that is named is not its own",
           "ls -l {path}; compare with the model's source, and fetch again what is short"),
-    Fault("model-odd", "model", FAIL, "a model folder that is not whole",
-          "the engine cannot tell what to load", "fetch the model again into {path}"),
+    Fault("model-odd", "model", FAIL, "a model folder that the engine cannot read",
+          "its configuration, its weights or their index are not there, or damaged: the engine "
+          "cannot tell what to load", "fetch the model again into {path}", True),
+    Fault("model-unindexed", "model", WARN, "weights in several files without their index",
+          "the engine loads every .safetensors file of the folder, and a second form of the "
+          "weights too", "fetch {index} again into {path}"),
     Fault("disk-model", "disk", FAIL, "no room for the model",
           "its size is described, and the disk has less", "df -h {path}; make room"),
     Fault("disk-engine", "disk", WARN, "little room for the engine's environment",
@@ -51,6 +65,9 @@ FAULTS = table(
     Fault("engine-none", "engine", FAIL, "an environment without SGLang",
           "no sglang.launch_server in its site-packages: the start would end at once",
           REBUILD, True),
+    Fault("engine-unnamed", "engine", FAIL, "an SGLang that names no version",
+          "its files are there and its dist-info is not: which release it is, and what it pins, "
+          "cannot be told", REBUILD),
     Fault("engine-version", "engine", FAIL, "an environment of another SGLang",
           "flags and forecasts are checked against the version that is described",
           "correct engine.version or engine.root of {service}", True),
@@ -69,8 +86,7 @@ def models(service: Mapping[str, Any], found: Found) -> None:
     name = service["service"]
     told: List[str] = []
     for path, mount in service["silent"].items():
-        of = f" ({mount})" if mount.strip() else ""
-        found.fault("mount-hangs", f"{path} does not answer within {storage.SILENCE:g} s{of}", name)
+        found.fault("mount-hangs", storage.told(path, mount), name)
     for what in ("model", "draft"):
         model = service[what]
         if model is None:
@@ -78,25 +94,49 @@ def models(service: Mapping[str, Any], found: Found) -> None:
         path = model["path"]
         if not model["exists"]:
             found.fault("model-missing", f"{path} is not there", name, path=path)
-        elif model["missing"]:
-            absent = model["missing"]
-            text = f"{path}: {len(absent)} weight files missing or empty, {absent[0]} first"
-            found.fault("model-incomplete", text, name, path=path)
-        elif model["cut"]:
-            text = f"{path}: {', '.join(model['cut'][:3])}"
-            more = len(model["cut"]) - 3
-            text += f", and {more} more" if more > 0 else ""
-            found.fault("model-cut", text, name, path=path)
-        else:
-            if model["short"]:
-                found.fault("model-short", f"{path}: {model['short']}", name, path=path)
-            elif model["problems"]:
-                found.fault("model-odd", f"{path}: {model['problems'][0]}", name, path=path)
-            shut = [one for one in access.shut(model["access"], service["user"]) if one not in told]
-            told += shut
-            if shut:
-                text = f"{service['manifest'].get('user')} may not read {access.told(shut)}"
-                found.fault("model-unreadable", text, name, shut=access.opened(shut, path))
+            continue
+        flags = service["manifest"].get("flags") or {}
+        if model["config"] and not flags.get(DECRYPTED[what]):
+            found.fault("model-odd", f"{path}: {model['config']}", name, path=path)
+        if load_format(flags, what) in BY_NAME:
+            _weights(model, name, found)
+        shut = [one for one in access.shut(model["access"], service["user"]) if one not in told]
+        told += shut
+        if shut:
+            text = f"{service['manifest'].get('user')} may not read {access.told(shut)}"
+            found.fault("model-unreadable", text, name, shut=access.opened(shut, path))
+
+
+def load_format(flags: Mapping[str, Any], what: str) -> str:
+    """How the engine loads the model or its draft; "auto" where nothing is said."""
+    told = flags.get("load-format")
+    if what == "draft":
+        told = flags.get("speculative-draft-load-format") or told
+    return str(told or "auto")
+
+
+def _weights(model: Mapping[str, Any], name: str, found: Found) -> None:
+    """The gravest only: where files are missing or damaged, their sum tells nothing more."""
+    path, absent = model["path"], model["missing"]
+    if model["odd"]:
+        found.fault("model-odd", f"{path}: {model['odd']}", name, path=path)
+    elif absent:
+        text = f"{path}: {len(absent)} weight files missing or empty, {absent[0]} first"
+        found.fault("model-incomplete", text, name, path=path)
+    elif model["foreign"] or model["cut"]:
+        for fault, files in (("model-foreign", model["foreign"]), ("model-cut", model["cut"])):
+            if files:
+                found.fault(fault, f"{path}: {_few(files)}", name, path=path)
+    elif model["short"]:
+        found.fault("model-short", f"{path}: {model['short']}", name, path=path)
+    if model["unindexed"]:
+        text = f"{path}: {model['unindexed']} is missing"
+        found.fault("model-unindexed", text, name, path=path, index=model["unindexed"])
+
+
+def _few(texts: List[str]) -> str:
+    more = len(texts) - 3
+    return ", ".join(texts[:3]) + (f", and {more} more" if more > 0 else "")
 
 
 def environment(service: Mapping[str, Any], running: str, found: Found) -> None:
@@ -121,8 +161,11 @@ def environment(service: Mapping[str, Any], running: str, found: Found) -> None:
         found.fault("engine-unreadable", text, name, shut=access.opened(shut, root))
     elif environment.get("elsewhere") and "sglang" not in packages:
         return
-    elif "sglang" not in packages or not environment["importable"]:
+    elif not environment["importable"]:
         found.fault("engine-none", f"{root} holds no SGLang", name, root=root)
+    elif "sglang" not in packages:
+        text = f"{root} holds an SGLang without its dist-info; described is {version or 'none'}"
+        found.fault("engine-unnamed", text, name, root=root)
     elif version and version not in (packages["sglang"], packages["sglang"].partition("+")[0]):
         text = f"{root} holds SGLang {packages['sglang']}, described is {version}"
         found.fault("engine-version", text, name)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Any, Dict, List, Mapping, Optional, Tuple
+from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
 from opsctl.onhost import hostfacts
 from opsctl.onhost.doctor import folders, smi, units
@@ -21,8 +21,9 @@ FAULTS = {**units.FAULTS, **folders.FAULTS, **table(
     Fault("port-taken", "port", FAIL, "the service's port held by somebody else",
           "the engine finds out after it has loaded the whole model",
           "ss -ltnp 'sport = :{port}'; stop what listens there", True),
-    Fault("user-missing", "user", FAIL, "no such user",
-          "the unit cannot start", "ansible-playbook playbooks/deploy.yml (role host)", True),
+    Fault("user-missing", "user", FAIL, "no such user, or no group of its name",
+          "the unit names both, and cannot start (217/USER, 216/GROUP)",
+          "ansible-playbook playbooks/deploy.yml (role host)", True),
     Fault("user-ordinary", "user", WARN, "an engine's user that is an ordinary one",
           "logind takes the engine's shared memory when the user's last session ends, unless it "
           "lingers (RemoveIPC)",
@@ -39,9 +40,12 @@ FAULTS = {**units.FAULTS, **folders.FAULTS, **table(
           "each request and each weight file takes some",
           "systemctl cat sglang-{service}; remove the drop-in that sets LimitNOFILE=, systemctl "
           "daemon-reload, then opsctl restart {service}"),
-    Fault("orphan", "leftovers", FAIL, "processes of an engine that no service owns",
-          "left by an earlier engine, or started by hand; they hold GPU memory and the port",
-          "kill {pid}; if it stays: kill -9 {pid}", True),
+    Fault("orphan", "leftovers", FAIL, "processes of an engine that no service owns, in its way",
+          "left by an earlier engine, or started by hand; they hold a service's port, or memory of "
+          "its GPUs", "kill {pid}; if it stays: kill -9 {pid}", True),
+    Fault("orphan-idle", "leftovers", WARN, "processes of an engine that no service owns",
+          "left by an earlier engine, or started by hand; they hold no service's port, and no "
+          "memory of its GPUs", "ps -fp {pid}; kill {pid} if nobody needs it"),
     Fault("gpu-stranger", "leftovers", FAIL, "somebody else's processes on the service's GPUs",
           "memory that they hold is not there for the KV cache", "nvidia-smi; ps -fp {pid}", True),
     Fault("gpu-memory", "leftovers", FAIL, "GPU memory that no process owns",
@@ -70,7 +74,7 @@ def judge(seen: Mapping[str, Any]) -> List[Finding]:
         units.judge(service, found)
         _limits(service, seen["files"], found)
         if service["manifest"]:
-            _port(service, found)
+            _port(service, seen["strays"], found)
             folders.models(service, found)
             folders.environment(service, smi.version(seen), found)
             folders.room(service, seen["disks"], found)
@@ -105,13 +109,16 @@ def _container(files: Mapping[str, str]) -> Mapping[str, Tuple[Optional[int], Op
     return hostfacts.parse_limits(files.get("/proc/1/limits", ""))
 
 
-def _port(service: Mapping[str, Any], found: Found) -> None:
+def _port(service: Mapping[str, Any], strays: Sequence[Mapping[str, Any]], found: Found) -> None:
+    """An orphan that holds the port is told as one."""
     name, port = service["service"], (service["manifest"].get("address") or {}).get("port")
-    if service["port_holder"]:
+    if service["port_holder"] and not any(port in stray["ports"] for stray in strays):
         text = f"port {port} is held by {service['port_holder']}"
         found.fault("port-taken", text, name, port=port)
     if service["manifest"].get("user") and service["user"] is None:
         found.fault("user-missing", f"there is no user {service['manifest']['user']}", name)
+    elif not service["group"]:
+        found.fault("user-missing", f"there is no group {service['manifest']['user']}", name)
     elif service["ordinary"] is not None:
         user = service["manifest"]["user"]
         found.fault("user-ordinary", f"{user} has UID {service['ordinary']}", name, user=user)
@@ -140,15 +147,12 @@ def _gpu_memory(seen: Mapping[str, Any], found: Found) -> None:
     holders = hostfacts.parse_gpu_processes(out(seen, "smi-processes"), cards)
     ours = {pid for service in seen["services"] for pid in service["pids"]}
     strays = {stray["pid"]: stray for stray in seen["strays"]}
-    for stray in strays.values():
-        held = sum(one["memory"] for one in holders if one["pid"] == stray["pid"])
-        on = f", {gib(held)} of GPU memory" if held else ""
-        text = f"process {stray['pid']} ({stray['comm']}) in {stray['unit'] or 'no unit'}{on}"
-        found.fault("orphan", text, pid=stray["pid"])
     wanted = [s["manifest"].get("gpus") for s in seen["services"] if s["manifest"].get("needs")]
-    for one in holders:
-        mine = any(gpus is None or one["gpu"] in gpus for gpus in wanted)
-        if mine and one["pid"] > 0 and one["pid"] not in ours and one["pid"] not in strays:
+    taken = [one for one in holders if any(gpus is None or one["gpu"] in gpus for gpus in wanted)]
+    for stray in strays.values():
+        _orphan(stray, seen["services"], holders, taken, found)
+    for one in taken:
+        if one["pid"] > 0 and one["pid"] not in ours and one["pid"] not in strays:
             text = f"process {one['pid']} holds {gib(one['memory'])} of GPU {one['gpu']}"
             found.fault("gpu-stranger", text, pid=one["pid"])
     if out(seen, "smi-processes").startswith(("No devices", "Failed", "NVIDIA-SMI has failed")):
@@ -159,6 +163,26 @@ def _gpu_memory(seen: Mapping[str, Any], found: Found) -> None:
         if card["state"] == "ok" and card["memory_used"] > LEAST_LEFT and card["index"] not in busy:
             text = f"GPU {card['index']}: {gib(card['memory_used'])} in use, and no process"
             found.fault("gpu-memory", text, gpu=card["index"])
+
+
+def _orphan(
+    stray: Mapping[str, Any],
+    services: Sequence[Mapping[str, Any]],
+    holders: Sequence[Mapping[str, Any]],
+    taken: Sequence[Mapping[str, Any]],
+    found: Found,
+) -> None:
+    """`taken`: those of the `holders` that are on a service's cards. What is in nobody's way keeps
+    no release from starting."""
+    pid = stray["pid"]
+    ports = {(one["manifest"].get("address") or {}).get("port") for one in services}
+    own = [f"port {port}" for port in stray["ports"] if port in ports]
+    held = sum(one["memory"] for one in holders if one["pid"] == pid)
+    has = [*own, *([f"{gib(held)} of GPU memory"] if held else [])]
+    text = f"process {pid} ({stray['comm']}) in {stray['unit'] or 'no unit'}"
+    text += f" holds {' and '.join(has)}" if has else ""
+    harms = bool(own) or any(one["pid"] == pid for one in taken)
+    found.fault("orphan" if harms else "orphan-idle", text, pid=pid)
 
 
 def _timers(seen: Mapping[str, Any], found: Found) -> None:

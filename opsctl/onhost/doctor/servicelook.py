@@ -13,7 +13,16 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Dict, List, Mapping, Optional, Sequence
 
-from opsctl.onhost import collect, hostfacts, locks, logins, modelcheck, modelfiles, storage
+from opsctl.onhost import (
+    collect,
+    hostfacts,
+    locks,
+    logins,
+    modelcheck,
+    modelfiles,
+    preflight,
+    storage,
+)
 from opsctl.onhost.doctor import access
 from opsctl.onhost.preflight import Outside
 from opsctl.onhost.store import ZERO, Places, Refused, Store
@@ -31,6 +40,7 @@ def services(
 ) -> List[Dict[str, Any]]:
     """One entry a service: those that are described, then those that only stand here."""
     wanted = {str(one["service"]): one for one in described}
+    storage.silent([path for one in described for path in paths(one)])  # all at once
     names = list(dict.fromkeys([*wanted, *collect.known(places)]))
     found = []
     for unit, guard in collect.states(systemd, names, everything=True):
@@ -73,6 +83,7 @@ def _service(
         "secrets": secrets(store, manifest) if store else [],
         "port_holder": Outside().port_holder(manifest.get("address") or {}, unit.name),
         "user": user(str(manifest.get("user") or "")),
+        "group": _group(manifest),
         "ordinary": logins.ordinary(str(manifest.get("user") or "")),
         **folders(manifest),
     }  # fmt: skip
@@ -92,6 +103,13 @@ def user(name: str) -> Optional[Dict[str, Any]]:
         return None
     groups = [group.gr_gid for group in grp.getgrall() if name in group.gr_mem]
     return {"uid": entry.pw_uid, "gids": sorted({entry.pw_gid, *groups})}
+
+
+def _group(manifest: Mapping[str, Any]) -> bool:
+    """Whether the group is there that our units name beside the user; of other hands' nothing is
+    known."""
+    ours = "engine" in manifest and manifest.get("user")
+    return not ours or Outside().group_exists(str(manifest["user"]))
 
 
 def secrets(store: Store, manifest: Mapping[str, Any]) -> List[Dict[str, Any]]:
@@ -132,25 +150,29 @@ def folders(manifest: Mapping[str, Any]) -> Dict[str, Any]:
 
 
 def model(path: str, least: Optional[int] = None) -> Optional[Dict[str, Any]]:
-    """{"path", "exists", "bytes", "missing", "cut", "short", "problems", "access"}; None where none
-    is named. `access`: the folders down to it and every file that the engine reads, with mode and
-    owner: may the engine's user read it?"""
+    """{"path", "exists", "folder", "config", "odd", "missing", "foreign", "cut", "short",
+    "unindexed", "access"}; None where none is named. `folder`: else it is one file, of which only
+    `access` tells. `config` and `odd`: why the engine cannot tell what to load, by its
+    configuration and by its weights. `access`: the folders down to it and every file that the
+    engine reads, with mode and owner: may the engine's user read it?"""
     if not path:
         return None
-    size, problems = modelcheck.look(path, None)
-    there = os.path.isdir(path)
-    cut, told = modelfiles.ends_early(Path(path)) if there else ([], True)
-    loaded = {file.name for file, _ in modelfiles.weights(Path(path))}
-    read = [name for name, *_ in modelfiles.listing(Path(path))
+    place, there = Path(path), os.path.isdir(path)
+    heads = modelfiles.heads(place)
+    loaded = {file.name for file, _ in modelfiles.weights(place)}
+    read = [name for name, *_ in modelfiles.listing(place)
             if name in loaded or name.endswith(TEXTS)]  # fmt: skip
     return {
         "path": path,
-        "exists": os.path.isdir(path),
-        "bytes": size,
+        "exists": os.path.exists(path),
+        "folder": there,
+        "config": modelcheck.config(path) if there else "",
+        "odd": modelcheck.wanted(path)[1] if there else "",
         "missing": modelcheck.missing(path),
-        "cut": cut,
-        "short": modelcheck.short(path, least, not told) if there else "",
-        "problems": problems,
+        "foreign": heads.foreign,
+        "cut": heads.cut,
+        "short": modelcheck.short(path, least, not heads.told) if there else "",
+        "unindexed": modelcheck.unindexed(path),
         "access": access.modes([path, *(os.path.join(path, name) for name in read)]),
     }
 
@@ -208,10 +230,10 @@ def _named(line: str) -> str:
 
 
 def strays(found: Sequence[Mapping[str, Any]]) -> List[Dict[str, Any]]:
-    """Processes of an engine that belong to no service: {"pid", "comm", "unit"}. Command lines are
-    looked into, not told: people put keys there."""
+    """Processes of an engine that belong to no service: {"pid", "comm", "unit", "ports"}, the last
+    those that it listens on. Command lines are looked into, not told: people put keys there."""
     ours = {pid for service in found for pid in service["pids"]}
-    strays = []
+    strays, listeners = [], preflight.listeners()
     for entry in os.listdir("/proc"):
         if not entry.isdigit() or int(entry) in ours or int(entry) == os.getpid():
             continue
@@ -224,5 +246,7 @@ def strays(found: Sequence[Mapping[str, Any]]) -> List[Dict[str, Any]]:
             word.startswith(b"sglang.launch_server") or _ENGINE.match(word) for word in words
         ):
             group = hostfacts.read(f"/proc/{entry}/cgroup").strip().rpartition("/")[2]
-            strays.append({"pid": int(entry), "comm": comm, "unit": group})
+            sockets = preflight.sockets(Path("/proc", entry))
+            ports = sorted({listeners[inode] for inode in sockets & set(listeners)})
+            strays.append({"pid": int(entry), "comm": comm, "unit": group, "ports": ports})
     return sorted(strays, key=lambda stray: int(stray["pid"]))

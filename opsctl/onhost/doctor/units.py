@@ -11,9 +11,10 @@ from opsctl.onhost.store import ZERO
 
 YOUNG = 3600.0  # seconds; a load takes up to so long, and what fails after it starts all over
 # What systemd's own exit codes mean (systemd.exec(5)): the unit's command was never reached.
-EXITS = {"200": "CHDIR", "203": "EXEC", "217": "USER", "226": "NAMESPACE", "238": "STATE_DIRECTORY",
-         "239": "CACHE_DIRECTORY", "243": "CREDENTIALS"}  # fmt: skip
+EXITS = {"200": "CHDIR", "203": "EXEC", "216": "GROUP", "217": "USER", "226": "NAMESPACE",
+         "238": "STATE_DIRECTORY", "239": "CACHE_DIRECTORY", "243": "CREDENTIALS"}  # fmt: skip
 BACK = "systemctl daemon-reload, then opsctl restart {service}"
+ANEW = "opsctl deploy {service} (an engine that still runs is restarted by it)"
 
 FAULTS = table(
     Fault("unit-failed", "unit", FAIL, "a failed unit",
@@ -25,9 +26,9 @@ FAULTS = table(
           "the engine ended within the last hour", "opsctl logs {service}"),
     Fault("unit-masked", "unit", FAIL, "a masked unit",
           "systemd starts it for nobody; the mask stands in the place of the unit file",
-          "systemctl unmask {unit}; then opsctl deploy {service}", True),
+          f"systemctl unmask {{unit}}; then {ANEW}", True),
     Fault("unit-gone", "unit", FAIL, "a confirmed release without its unit file",
-          "systemd knows no such unit: nothing starts it again", "opsctl deploy {service}"),
+          "systemd knows no such unit: nothing starts it again", ANEW),
     Fault("unit-broken", "unit", FAIL, "a unit that systemd cannot start",
           "what is written in it, or in a drop-in, is wrong: the next start fails",
           "systemd-analyze verify {unit}; opsctl deploy {service} writes the release's own"),

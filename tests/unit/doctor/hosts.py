@@ -148,8 +148,8 @@ def folder(path: str) -> dict[str, Any]:
     access = [{"path": step, "mode": 0o755, "uid": 0, "gid": 0, "wanted": 1} for step in steps]
     files = (f"{path}/config.json", f"{path}/model-00001-of-00064.safetensors")
     access += [{"path": p, "mode": 0o644, "uid": 0, "gid": 0, "wanted": 4} for p in files]
-    return {"path": path, "exists": True, "bytes": 547_000_000_000, "missing": [], "problems": [],
-            "cut": [], "short": "",
+    return {"path": path, "exists": True, "folder": True, "config": "", "odd": "", "missing": [],
+            "foreign": [], "cut": [], "short": "", "unindexed": "",
             "access": access}  # fmt: skip
 
 
@@ -186,6 +186,7 @@ def service(**changes: Any) -> dict[str, Any]:
         "secrets": [{"path": "/etc/opsctl/kimi/releases/d/secrets/api-key", "mode": 0o600}],
         "port_holder": "",
         "user": {"uid": 998, "gids": [998]},
+        "group": True,
         "ordinary": None,
         "silent": {},
         "model": folder("/srv/models/Kimi-K2.5"),

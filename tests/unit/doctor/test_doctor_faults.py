@@ -145,6 +145,12 @@ def lost(line: str, others: bool) -> Plant:
     return plant
 
 
+def stray(port: int) -> Plant:
+    """An engine of nobody's that listens there."""
+    one = {"pid": 900, "comm": "sglang::schedul", "unit": "session-3.scope", "ports": [port]}
+    return put("strays", [one])
+
+
 ENGINE = "engine|packages"
 SHOW = "unit|show"
 CRASHED = both(mine(f"{SHOW}|NRestarts", "7"), mine(f"{SHOW}|ExecMainStatus", "1"),
@@ -375,6 +381,7 @@ FAULTS: list[tuple[str, str, Plant, str, set[str]]] = [
     ("port-taken", "reference", mine("port_holder", "PID 77 (nginx)"), "30000 is held by PID 77",
      set()),
     ("user-missing", "reference", mine("user", None), "no user sglang", set()),
+    ("user-missing", "reference", mine("group", False), "there is no group sglang", set()),
     ("user-ordinary", "reference", mine("ordinary", 1500), "UID 1500", set()),
     ("mount-hangs", "reference",
      both(mine("silent", {"/srv/models/Kimi-K2.5": "nfs4 nas:/models"}), mine("model", None)),
@@ -387,8 +394,14 @@ FAULTS: list[tuple[str, str, Plant, str, set[str]]] = [
                         for n in range(5)]), "model-0.safetensors is cut off: 5 of 9", set()),
     ("model-short", "reference", mine("model|short", "weight files are 5 bytes together"),
      "5 bytes together", set()),
-    ("model-odd", "reference", mine("model|problems", ["config.json is missing"]), "config.json",
+    ("model-foreign", "reference", mine("model|foreign", [
+        "model-00003-of-000064.safetensors is a pointer of git-lfs, and not the file that it "
+        "stands for"]), "00003-of-000064.safetensors is a pointer", set()),
+    ("model-odd", "reference", mine("model|config", "config.json is missing"), "config.json",
      set()),
+    ("model-odd", "reference", mine("model|odd", "no weight files"), "no weight files", set()),
+    ("model-unindexed", "reference", mine("model|unindexed", "model.safetensors.index.json"),
+     "index.json is missing", set()),
     ("model-unreadable", "reference", mine("model|access|2|mode", 0o700), "/srv/models", set()),
     ("model-unreadable", "reference", mine("model|access|4|mode", 0o600), "config.json", set()),
     ("model-unreadable", "reference", mine("model|access|5|mode", 0o600),
@@ -409,6 +422,8 @@ FAULTS: list[tuple[str, str, Plant, str, set[str]]] = [
      "sglang may not run /opt/sglang/0.5.9/bin/python: /opt/sglang is shut", set()),
     ("engine-unreadable", "reference", mine("engine|access|4|mode", 0o744), "bin/python", set()),
     ("engine-none", "reference", mine("engine|importable", False), "no SGLang", set()),
+    ("engine-unnamed", "reference", mine(ENGINE, {"torch": "2.9.1+cu128"}), "without its dist-info",
+     set()),
     ("engine-version", "reference", mine(f"{ENGINE}|sglang", "0.5.8.post1"), "0.5.8.post1", set()),
     ("engine-version", "reference",
      mine(f"{ENGINE}|sglang", "0.5.6.post3.dev975+g4935344fc"), "dev975", set()),
@@ -442,9 +457,15 @@ FAULTS: list[tuple[str, str, Plant, str, set[str]]] = [
         file("/proc/1/limits", hosts.LIMITS.replace("1048576", "1024   ")),
         file("/proc/1/status", "CapEff:\t000001ffffffffff\n")), "1024", set()),
     ("orphan", "reference",
-     both(put("strays", [{"pid": 900, "comm": "sglang::schedul", "unit": "session-3.scope"}]),
-          said("smi-processes", "GPU-0000, 4001, 94280", "GPU-0000, 900, 94280")),
-     "process 900 (sglang::schedul) in session-3.scope, 92 GiB", set()),
+     both(stray(31999), said("smi-processes", "GPU-0000, 4001, 94280", "GPU-0000, 900, 94280")),
+     "process 900 (sglang::schedul) in session-3.scope holds 92 GiB of GPU memory", set()),
+    ("orphan", "reference", both(stray(30000), mine("port_holder", "PID 900 (sglang::schedul)")),
+     "session-3.scope holds port 30000", set()),
+    ("orphan-idle", "reference", stray(31999), "(sglang::schedul) in session-3.scope", set()),
+    ("orphan-idle", "reference",
+     both(stray(31999), said("smi-processes", "GPU-0000, 4001, 94280", "GPU-0000, 900, 94280"),
+          mine("manifest", hosts.manifest(gpus=[2, 3], ranks=["a", "b"]))),
+     "holds 92 GiB of GPU memory", set()),
     ("gpu-stranger", "reference",
      said("smi-processes", "GPU-0000, 4001, 94280\n",
           "GPU-0000, 4001, 94280\nGPU-0000, 900, 1000\n"), "process 900 holds 0.98 GiB of GPU 0",
@@ -453,9 +474,10 @@ FAULTS: list[tuple[str, str, Plant, str, set[str]]] = [
      said("smi-processes", "GPU-0000, 4001, 94280\n", ""), "GPU 0: 92 GiB", set()),
     ("unit-failed", "reference",
      both(mine("unit|active", "failed"), mine("unit|result", "signal")), "(signal)", set()),
-    ("unit-failed", "reference",
-     both(mine("unit|active", "failed"), mine("unit|result", "exit-code"),
-          mine(f"{SHOW}|ExecMainStatus", "203")), "(exit-code, status 203/EXEC)", set()),
+    *(("unit-failed", "reference",
+       both(mine("unit|active", "failed"), mine("unit|result", "exit-code"),
+            mine(f"{SHOW}|ExecMainStatus", status)), f"(exit-code, status {status}/{name})", set())
+      for status, name in (("203", "EXEC"), ("216", "GROUP"))),
     ("unit-looping", "reference", both(CRASHED, mine("unit|active", "activating"),
                                        mine("unit|sub", "auto-restart")),
      "(exit-code, status 1), 7 times", set()),
@@ -540,6 +562,8 @@ OF_PREFLIGHT = {
 }  # fmt: skip
 OF_FILES = {
     "model-cut",
+    "model-foreign",
+    "model-odd",
     "engine-none",
     "mount-hangs",
     "model-incomplete",

@@ -40,9 +40,97 @@ def look(path: Path, least: int | None = None) -> dict[str, Any]:
     return found
 
 
+def told(path: Path, flags: dict[str, Any] | None = None) -> dict[str, tuple[str, bool]]:
+    """Fault → what is said of the folder, and whether it keeps a release from starting."""
+    found = Found(folders.FAULTS)
+    one = {"service": "s", "silent": {}, "user": None, "manifest": {"flags": flags or {}}}
+    folders.models({**one, "model": look(path), "draft": None}, found)
+    return {f.fault: (f.detail, f.blocks) for f in found.list}
+
+
 def test_a_whole_model_is_whole(model: Path) -> None:
     found = look(model, 3 * 64)
-    assert (found["cut"], found["short"], found["missing"], found["problems"]) == ([], "", [], [])
+    assert (found["cut"], found["short"], found["missing"]) == ([], "", [])
+    assert told(model) == {}
+
+
+INDEX = "model.safetensors.index.json"
+PAGE = b"<!DOCTYPE html><html><body>404 Not Found</body>"
+LFS = b"version https://git-lfs.github.com/spec/v1\noid sha256:aaaa\nsize 8546875000\n"
+
+
+def put(folder: Path, **files: bytes | None) -> None:
+    for name, content in files.items():
+        (folder / name).unlink(missing_ok=True)
+        if content is not None:
+            (folder / name).write_bytes(content)
+
+
+# what is done to the folder: file → its content, None: it is gone
+@pytest.mark.parametrize(
+    ("files", "flags", "fault", "words"),
+    [
+        ({"config.json": None}, {}, "model-odd", "config.json is missing"),
+        ({"config.json": b""}, {}, "model-odd", "config.json cannot be read"),
+        ({"config.json": b"[]"}, {}, "model-odd", "is not a JSON object"),
+        ({"config.json": None}, {"load-format": "dummy"}, "model-odd", "config.json is missing"),
+        ({"config.json": None, "params.json": b"{}"}, {}, "", ""),  # Mistral's own format
+        ({"config.json": None}, {"decrypted-config-file": "/etc/c.json"}, "", ""),
+        ({INDEX: b"{"}, {}, "model-odd", f"{INDEX} cannot be read"),
+        ({INDEX: b"{}"}, {}, "model-odd", "has no weight_map"),
+        ({"model-1.safetensors": None}, {}, "model-incomplete", "model-1.safetensors first"),
+        ({"model-1.safetensors": None}, {"load-format": "dummy"}, "", ""),
+        ({"model-1.safetensors": None}, {"load-format": "sharded_state"}, "", ""),
+        ({"model-1.safetensors": PAGE}, {}, "model-foreign", "model-1.safetensors is no safetens"),
+        ({"model-1.safetensors": LFS}, {}, "model-foreign", "is a pointer of git-lfs"),
+        # whose other form was left out when it was fetched: nobody loads that
+        ({"pytorch_model.bin.index.json": b'{"weight_map": {"a": "a.bin"}}'}, {}, "", ""),
+        ({"pytorch_model.bin.index.json": b"{"}, {}, "", ""),
+    ],
+)  # fmt: skip
+def test_what_the_engine_cannot_load_keeps_it_from_starting(
+    model: Path, files: dict[str, bytes | None], flags: dict[str, Any], fault: str, words: str
+) -> None:
+    put(model, **files)
+    found = told(model, flags)
+    assert list(found) == ([fault] if fault else [])
+    assert all(words in text and blocks for text, blocks in found.values())
+
+
+@pytest.mark.parametrize(
+    ("names", "gone", "missing"),
+    [
+        ("model-{:05d}-of-000004.safetensors", 3, ["model-00003-of-000004.safetensors"]),
+        ("model-{:05d}-of-00004.safetensors", 4, ["model-00004-of-00004.safetensors"]),
+        ("pytorch_model-{:05d}-of-00004.bin", 1, ["pytorch_model-00001-of-00004.bin"]),
+        ("part{}.safetensors", 2, []),  # no number tells how many there are
+    ],
+)
+def test_without_an_index_the_numbers_tell_what_is_missing(
+    tmp_path: Path, names: str, gone: int, missing: list[str]
+) -> None:
+    (tmp_path / "config.json").write_text("{}")
+    for n in range(1, 5):
+        weights(tmp_path / names.format(n))
+    several = "-of-" in names and names.endswith(".safetensors")
+    assert {fault: blocks for fault, (_, blocks) in told(tmp_path).items()} == (
+        {"model-unindexed": False} if several else {}  # SGLang loads them all the same
+    )
+    (tmp_path / names.format(gone)).unlink()
+    assert look(tmp_path)["missing"] == missing
+    blocking = [fault for fault, (_, blocks) in told(tmp_path).items() if blocks]
+    assert blocking == ["model-incomplete"] * len(missing)
+
+
+def test_numbers_may_begin_with_none(tmp_path: Path) -> None:
+    for n in range(3):
+        weights(tmp_path / f"model-{n:05d}-of-00003.safetensors")
+    assert look(tmp_path)["missing"] == []
+
+
+def test_a_model_may_be_one_file(tmp_path: Path) -> None:
+    (tmp_path / "m.gguf").write_bytes(b"GGUF")
+    assert told(tmp_path / "m.gguf") == {}
 
 
 def test_files_that_are_cut_off_are_named_without_any_size_described(model: Path) -> None:
@@ -55,15 +143,16 @@ def test_files_that_are_cut_off_are_named_without_any_size_described(model: Path
     assert f"{len(whole) - 1:,} of {len(whole):,} bytes" in cut[0]
 
 
-@pytest.mark.parametrize("content", [b"\xff" * 90, b"\0" * 90])
-def test_where_headers_tell_nothing_the_sum_must_do(model: Path, content: bytes) -> None:
+def test_where_headers_tell_nothing_the_sum_must_do(model: Path) -> None:
+    """Of a header in no form that is known, nothing is said but by its size."""
+    head = b'{"tensor": {}}'
     for file in model.glob("*.safetensors"):
-        file.write_bytes(content)
+        file.write_bytes(struct.pack("<Q", len(head)) + head + bytes(50))
     assert look(model)["short"] == ""
-    (model / "model-1.safetensors").write_bytes(content[:9])
+    (model / "model-1.safetensors").write_bytes(struct.pack("<Q", len(head)) + head)
     assert look(model)["short"] == (
-        "weight files are 189 bytes together, the model's index names 192; "
-        "the smallest is model-1.safetensors (9)"
+        "weight files are 166 bytes together, the model's index names 192; "
+        "the smallest is model-1.safetensors (22)"
     )
 
 

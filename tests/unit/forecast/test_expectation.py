@@ -301,3 +301,17 @@ def test_a_deployment_does_not_believe_figures_of_other_ranks_either() -> None:
     assert "130.76 GiB" in found.fit.reasons[0]
     same = forecast(manifest(), facts(), FREE, size=540 * 10**9)
     assert same.expect == forecast(manifest(), facts(), FREE).expect
+
+
+@pytest.mark.parametrize(
+    ("folder", "why"),
+    [
+        ({"silent": "/m does not answer within 5 s", "exists": False}, "does not answer within 5"),
+        ({"path": "/m", "exists": False, "texts": {}}, "/m is not there"),
+        ({"path": "/m", "exists": True, "texts": {}}, "config.json is not there, or empty"),
+        ({"path": "/m", "exists": True, "texts": {"config.json": "{"}}, "config.json is no JSON"),
+    ],
+)
+def test_why_nothing_can_be_said(folder: dict[str, Any], why: str) -> None:
+    found = forecast(manifest(), facts(model=folder))
+    assert found.expect is None and why in found.notes[0]

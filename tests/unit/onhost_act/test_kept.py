@@ -16,7 +16,9 @@ from opsctl.onhost.store import ZERO, Places, Refused, Store
 A, B = "a" * 64, "b" * 64
 GOOD: Any = SimpleNamespace(
     exists=lambda path: True,
+    absent=lambda paths: [],
     user_exists=lambda name: True,
+    group_exists=lambda name: True,
     unwritable=lambda folder: [],
     in_the_way=lambda *a, **k: [],
 )
@@ -66,8 +68,13 @@ def test_keys_of_other_hands_are_masked(store: Store) -> None:
 
 
 def test_what_would_keep_it_from_starting(store: Store) -> None:
-    gone: Any = SimpleNamespace(**{**vars(GOOD), "exists": lambda path: False})
+    gone: Any = SimpleNamespace(**{**vars(GOOD), "absent": lambda paths: paths})
     assert kept(store, MANAGER, A, gone)["problems"] == ["/srv/m is not there"]
+    manifest = {"digest": A, "user": "llm"}
+    files.write(store.release(A) / "release.json", json.dumps(manifest).encode())
+    nobody: Any = SimpleNamespace(**{**vars(GOOD), "group_exists": lambda name: False})
+    (told,) = kept(store, MANAGER, A, nobody)["problems"]
+    assert told == "there is no group llm" and "role host" in getattr(told, "mend", "")
 
 
 def test_a_release_that_is_not_there(store: Store) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from pathlib import Path
 
 from opsctl.onhost import preflight
@@ -22,3 +23,13 @@ def test_a_connection_that_ends_while_it_is_looked_at_does_not_hide_its_process(
     (tmp_path / "9").mkdir()  # it ended: it has no descriptors any more
     assert preflight._owner("4711", tmp_path) == "8"
     assert preflight._owner("4712", tmp_path) == ""
+
+
+def test_the_ports_that_a_process_listens_on() -> None:
+    with (
+        socket.create_server(("127.0.0.1", 0)) as server,
+        socket.create_connection(server.getsockname()),
+    ):
+        inodes = preflight.sockets(Path("/proc/self"))
+        ports = {port for inode, port in preflight.listeners().items() if inode in inodes}
+        assert ports == {server.getsockname()[1]}

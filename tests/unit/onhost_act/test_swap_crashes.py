@@ -216,8 +216,14 @@ class Outside:
     def user_exists(self, name: str) -> bool:
         return True
 
+    def group_exists(self, name: str) -> bool:
+        return True
+
     def exists(self, path: str) -> bool:
         return True
+
+    def absent(self, paths: Any) -> list[str]:
+        return []
 
     left: tuple[str, ...] = ()
 

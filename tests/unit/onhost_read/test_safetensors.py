@@ -72,7 +72,7 @@ DAMAGED: list[tuple[bytes, str]] = [
     (struct.pack("<Q", 4) + b"[12]", "no JSON object"),
     (struct.pack("<Q", 9) + b'{"x": 12}', "in no known way"),
     (struct.pack("<Q", 9) + b'{"x": {}}', "in no known way"),
-    (b"version https://git-lfs.github.com/spec/v1\noid sha256:1\nsize 5\n", "no sane length"),
+    (b"version https://git-lfs.github.com/spec/v1\noid sha256:1\nsize 5\n", "pointer of git-lfs"),
 ]
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from opsctl.onhost import storage
+from opsctl.onhost import factsverb, modelfiles, storage
 
 MOUNTS = """\
 22 27 0:21 / /proc rw,relatime - proc proc rw
@@ -98,3 +98,37 @@ def test_kinds(tmp_path: Path, filesystem: str, names: list[str], kind: str) -> 
 def test_a_real_folder_has_a_file_system(tmp_path: Path) -> None:
     found = storage.of(tmp_path)
     assert found["filesystem"] and found["kind"]
+
+
+def test_what_does_not_answer_is_waited_for_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+
+    def ask(argv: list[str], limit: float) -> dict[str, str]:
+        asked.append(argv[-1])
+        return {"state": storage.HUNG if argv[-1].startswith("/gone") else "ok"}
+
+    monkeypatch.setattr(storage, "_silent", {})
+    monkeypatch.setattr(storage, "ask", ask)
+    assert list(storage.silent(["/gone/m", "/srv/m", "/gone/m"])) == ["/gone/m"]
+    assert sorted(asked) == ["/gone/m", "/srv/m"]
+    asked.clear()
+    assert list(storage.silent(["/gone/m/draft", "/gone/m", "/srv/m"])) == [
+        "/gone/m/draft", "/gone/m"
+    ]  # fmt: skip
+    assert asked == ["/srv/m"]
+    monkeypatch.setattr(storage, "_silent", dict.fromkeys(storage._silent, 0.0))  # long ago
+    asked.clear()
+    assert list(storage.silent(["/gone/m"])) == asked == ["/gone/m"]
+
+
+def test_facts_do_not_read_a_folder_that_does_not_answer(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """They waited for it until the call's limit, and nothing was told."""
+    (tmp_path / "config.json").write_text("{}")
+    assert factsverb._folder(str(tmp_path), tmp_path)["texts"] == {"config.json": "{}"}
+    monkeypatch.setattr(storage, "silent", lambda paths: dict.fromkeys(paths, "nfs4 nas:/m"))
+    found = factsverb._folder(str(tmp_path), tmp_path)
+    assert found.keys() > modelfiles.folder(tmp_path, tmp_path).keys()
+    assert found["silent"] == f"{tmp_path} does not answer within 5 s (nfs4 nas:/m)"
+    assert (found["exists"], found["texts"]) == (False, {})

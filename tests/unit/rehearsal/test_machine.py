@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from opsctl.onhost import hostfacts
+from opsctl.onhost import hostfacts, modelfiles
 from opsctl.rehearsal import model_files, nvidia_smi, wheel
 from opsctl.rehearsal.holdings import card
 from opsctl.rehearsal.machine import Held, gpus, meminfo
@@ -81,6 +81,8 @@ def test_model_folders_have_the_real_size_and_geometry(tmp_path: Path) -> None:
     assert sum(s.stat().st_blocks for s in shards) * 512 < 16 << 20  # sparse
     index = json.loads((tmp_path / "model.safetensors.index.json").read_text())
     assert set(index["weight_map"].values()) == {s.name for s in shards}
+    heads = modelfiles.heads(tmp_path, tmp_path)
+    assert (heads.cut, heads.foreign) == ([], [])  # a start is refused for what is no weights
     text = json.loads((tmp_path / "config.json").read_text())["text_config"]
     assert (text["kv_lora_rank"] + text["qk_rope_head_dim"]) * text[
         "num_hidden_layers"
