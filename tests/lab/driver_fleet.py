@@ -23,7 +23,8 @@ from tests.lab.apt_repository import KERNEL, SMI, Repository
 
 SERVICE = "sglang-kimi.service"
 FIRST, SECOND, THIRD = "580.65.06", "580.95.05", "590.44.01"
-FABRIC = {"nvidia_driver_fabric_manager": "yes", "nvidia_driver_reboot_timeout": 60}
+# As YAML reads an unquoted yes.
+FABRIC = {"nvidia_driver_fabric_manager": True, "nvidia_driver_reboot_timeout": 60}
 REBOOT = {"nvidia_driver_allow_reboot": True}
 
 

@@ -167,12 +167,12 @@ def test_a_key_by_its_address_is_fetched_and_taken_by_its_fingerprint(machine: M
 
 def test_check_mode_tells_and_changes_nothing(machine: Machine) -> None:
     """Through all of deploy.yml, to the engine, which nobody has put there."""
-    asked = {"nvidia_driver_version": "580.65.06", "cuda_toolkits": ["13.0"]}
+    asked = {"nvidia_driver_version": "580.65.06", "cuda_toolkits": ["12.9"]}
     done = machine.play("--check", "--diff", book=str(DEPLOY), **asked)
     said = " ".join((done.stdout + done.stderr).split())
     for words in (
         "580.65.06: headers, driver, fabric, persistence",
-        "+cuda-toolkit-13-0",
+        "+cuda-toolkit-12-9",
         "GPUs are judged when the driver is installed",
         "/opt/sglang/0.5.9/bin/python is missing",
     ):
@@ -212,10 +212,40 @@ def test_a_driver_in_use_is_not_replaced(machine: Machine) -> None:
         "touch /dev/nvidia0; systemd-run -q --unit sglang-kimi sh -c 'exec sleep 99 </dev/nvidia0'"
     )
     machine.host.sh(hold)
-    words = ("driver 580.65.06 is in use by sleep", "opsctl stop kimi --limit HOST")
+    words = ("driver 580.65.06 is in use by sleep", "playbooks/upgrade_driver.yml")
     machine.refused(*words, version="580.95.05")
     assert set(machine.versions().values()) == {"580.65.06-1"}
     machine.host.sh("systemctl stop sglang-kimi; rm /dev/nvidia0")
+
+
+RESTARTS = (  # an engine that ends again and again: at most moments it has no process at all
+    "systemd-run -q --unit sglang-kimi -p Restart=always -p RestartSec=600 false; "
+    "until systemctl is-active -q sglang-kimi || "
+    "[ $(systemctl show -P SubState sglang-kimi) = auto-restart ]; do sleep 0.1; done"
+)
+PARK = "mkdir -p /var/lib/opsctl/kimi; echo {} >/var/lib/opsctl/kimi/parked.json"
+
+
+def test_nor_is_one_replaced_under_a_service_that_is_about_to_use_it(machine: Machine) -> None:
+    machine.host.sh(RESTARTS)
+    machine.refused("in use by sglang-kimi.service (activating) and is not", version="580.95.05")
+    machine.host.sh(f"systemctl stop sglang-kimi; {PARK}")
+    machine.refused("in use by sglang-kimi.service (parked) and is not", version="580.95.05")
+    assert set(machine.versions().values()) == {"580.65.06-1"}
+    machine.host.sh("rm -r /var/lib/opsctl/kimi")
+
+
+def test_what_somebody_has_moved_beside_the_driver_is_brought_back_to_it(machine: Machine) -> None:
+    """By hand, past pin and hold; and the marks are gone."""
+    newer = machine.repository.top / "good" / "nvidia-persistenced_580.95.05-1_amd64.deb"
+    machine.host.put("/root/newer.deb", newer.read_bytes(), "644")
+    machine.host.sh("dpkg -i /root/newer.deb; apt-mark unhold -qq nvidia-persistenced")
+    assert machine.versions()["nvidia-persistenced"] == "580.95.05-1"
+    found = machine.driver(version="580.65.06")
+    assert (found["problems"], found["parts"], found["warnings"]) == ([], ["persistence"], [])
+    assert set(machine.versions().values()) == {"580.65.06-1"}
+    assert set(machine.host.sh("apt-mark showhold").stdout.split()) == set(machine.versions())
+    assert not machine.driver(version="580.65.06")["changed"]
 
 
 def test_an_upgrade_tells_the_reboot_it_needs_and_makes_it_where_allowed(machine: Machine) -> None:

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from opsctl.paths import share
 from tests.lab.driver_fleet import (
     FIRST,
     REBOOT,
@@ -62,6 +63,29 @@ def test_what_forbids_a_roll_is_told_of_every_host_before_anything_is_touched(
     ):
         assert words in said(done)
     assert (fleet.invocations(), fleet.boots()) == (before, boots)
+
+
+@pytest.mark.parametrize("more", [["-e", "nvidia_driver_allow_reboot=no"], ["--check"]])
+def test_deploy_replaces_no_driver_under_services_that_serve(fleet: Fleet, more: list[str]) -> None:
+    """The stand-in holds no GPU open, as an engine that is about to start: its unit tells."""
+    before, boots = fleet.invocations(), fleet.boots()
+    done = fleet.play("deploy.yml", *more, nvidia_driver_version=SECOND, **REBOOT)
+    text = said(done)
+    assert done.returncode == 2
+    words = f"driver {FIRST} is in use by {SERVICE} (active) and is not replaced under it: "
+    assert text.count(words) >= 2  # of both hosts
+    book = share() / "playbooks" / "upgrade_driver.yml"
+    assert f"ansible-playbook -i {fleet.folder / 'inventory'} {book} -e '" in text
+    assert (fleet.invocations(), fleet.boots()) == (before, boots)
+    versions = fleet.ask("dpkg-query -W -f '${Version}' nvidia-open")
+    assert set(versions.values()) == {f"{FIRST}-1"}
+
+
+@pytest.mark.parametrize("no", ["no", "false"])
+def test_no_means_no(fleet: Fleet, no: str) -> None:
+    asked = ["--limit", "h1", "--check", "-e", f"nvidia_driver_allow_reboot={no}"]
+    done = fleet.roll(SECOND, *asked)
+    assert done.returncode == 2 and "needs a reboot, and none is allowed" in said(done)
 
 
 OLD = {"sglang_overrides": {"kimi": {"engine": {"version": "0.5.23"}}}}
