@@ -59,7 +59,7 @@ def one(reading: Reading) -> Launch | None:
     for name, line in [one for one in strange if one[0].startswith("-")]:
         strange.remove((name, line))
         report.refuse(
-            f"line {line} begins with {name}, and the command ended in the line before it",
+            f"line {line} begins with {theirs(name)}, and the command ended in the line before it",
             hint="a comment, an empty line or a blank after the \\ cuts a command off",
         )
     if len(reading.launches) > 1:
@@ -70,7 +70,9 @@ def one(reading: Reading) -> Launch | None:
         return None
     if reading.launches:
         if strange:
-            names = ", ".join(dict.fromkeys(f"{name} (line {line})" for name, line in strange))
+            names = ", ".join(
+                dict.fromkeys(f"{theirs(name)} (line {line})" for name, line in strange)
+            )
             report.refuse(
                 f"also runs {names}, which a service does not",
                 hint="import the launch command alone; do the rest by hand or in a role",
@@ -80,7 +82,7 @@ def one(reading: Reading) -> Launch | None:
         for path in reading.unread:
             report.note(
                 "told",
-                path,
+                theirs(path),
                 "is read by the script, and was not given here: what it sets "
                 "is not known; give it with --file PATH=COPY",
             )
@@ -90,8 +92,8 @@ def one(reading: Reading) -> Launch | None:
         return None  # told: only a run knows what it starts
     if reading.unread:
         report.refuse(
-            f"the engine is started by {reading.unread[0]}, which was not given",
-            hint=f"give it: --file {reading.unread[0]}=COPY, or import the running process",
+            f"the engine is started by {theirs(reading.unread[0])}, which was not given",
+            hint=f"give it: --file {theirs(reading.unread[0])}=COPY, or import the running process",
         )
         return None
     if reading.strangers and reading.strangers[0].argv:

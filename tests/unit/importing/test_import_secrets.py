@@ -195,6 +195,13 @@ def test_only_their_words_are_masked(text: str, told: str) -> None:
     assert "Zesame9" not in shown(found) and "\x0e" not in said and "\x0f" not in said
 
 
+def test_a_secret_that_is_one_of_our_own_words_is_masked_where_they_wrote_it() -> None:
+    asked = Asked(version="0.5.9")
+    text = "python -m sglang.launch_server --model-path /m; sudo --api-key dropped"
+    (problem,) = from_text([("", text)], "auto", asked).problems
+    assert problem.message == "also runs *** (line 1), which a service does not"
+
+
 def test_a_revision_is_no_secret() -> None:
     found = take(f"{PYTHON} --revision 0123456789abcdef0123456789abcdef01234567")
     assert found.service is not None and not found.secrets
