@@ -38,9 +38,9 @@ def doctor(settings: Settings) -> None:
         said = reached.each(lambda host: examined(host, described[host.name]), timeout=LONGEST)
     found = {name: checks(answer) for name, answer in said.items()}
     if settings.form is Output.text:
-        show(report(found), settings)
+        show(report(found, settings.inventory), settings)
     else:
-        data(document(found), settings.form, each="checks")
+        data(document(found, settings.inventory), settings.form, each="checks")
     raise_worst(said, found)
 
 

@@ -8,6 +8,7 @@ marks, which are random.
 
 from __future__ import annotations
 
+import re
 import secrets
 import shlex
 from collections.abc import Sequence
@@ -161,7 +162,17 @@ def sudo_refuses(
         hint = "install sudo there, or log in as root: ansible_user: root"
     elif "tty" in words:  # requiretty
         hint = f"in sudoers: Defaults:{user} !requiretty"
+    elif complaint := _complaint(words):
+        message += f" (and before that: {complaint})"
+        hint = f"on the host, as root: visudo -c, and mend what it names; else {hint}"
     return OpsctlError(message, host=host, step="sudo", hint=hint)
+
+
+def _complaint(words: str) -> str:
+    """What sudo says of its own files, which it always names by their paths: of one with an error
+    in it, or of the wrong owner, it heeds no rule."""
+    lines = (line.strip(" >\t") for line in words.splitlines())
+    return next((line[:200] for line in lines if re.search(r"/\S*sudoers", line)), "")
 
 
 def _decisive(words: str, user: str) -> str:

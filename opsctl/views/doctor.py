@@ -6,15 +6,17 @@ What several hosts have in common is shown once, with their names.
 from __future__ import annotations
 
 import re
+import shlex
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from opsctl.errors import OpsctlError, SpecError, Unreachable
 from opsctl.onhost.doctor.fault import FAIL, PASS, UNKNOWN, WARN, Fault, Found, table
 from opsctl.remote.onhost import NoPython
 from opsctl.remote.sanitise import text as harmless
-from opsctl.views.plays import typeable
+from opsctl.views.plays import from_here, typeable
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -23,11 +25,12 @@ Checks = Mapping[str, Sequence[Mapping[str, Any]]]  # host → its checks
 
 MARKS = {FAIL: ("✗", "red"), WARN: ("!", "yellow"), UNKNOWN: ("?", "yellow"), PASS: ("✓", "green")}
 SKEW = 5.0  # seconds between controller and host that nobody notices
-# A command of opsctl's for a service, that names no host yet.
-_OF_SERVICE = re.compile(
-    r"\bopsctl (?:deploy|restart|start|stop|rollback|unlock|watch|status|logs|memory) "
-    r"[A-Za-z0-9](?:[\w.-]*\w)?(?! --limit)(?![\w.-]*\w)"
-)
+# A command of opsctl's in a hint: up to what ends a command, or a clause.
+_COMMAND = re.compile(r"(?<![/\w.-])opsctl( [a-z](?:[^;,`()|&\n]|,(?=\S))*[^;,`()|&\s.])")
+_OF_HOSTS = {
+    *("deploy", "restart", "start", "stop", "rollback", "unlock", "watch", "status", "logs"),
+    *("memory", "doctor", "plan", "verify", "hosts", "history", "remove", "forecast", "render"),
+}
 SHOWN = 3  # findings of one kind on one host that are told one by one
 
 
@@ -58,7 +61,7 @@ FAULTS = table(
           "the part of opsctl that runs on the host needs 3.9",
           "install a newer python3, and set ansible_python_interpreter"),
     Fault("not-examined", "answer", FAIL, "an answer that cannot be used",
-          "the host was reached, and the look at it failed", "opsctl doctor --limit HOST --debug"),
+          "the host was reached, and the look at it failed", "opsctl doctor --debug"),
     Fault("description", "description", FAIL, "a description that is not right",
           "the host was judged only by what stands there", "opsctl config validate"),
     Fault("clock-skew", "clock", WARN, "a clock that differs from this machine's",
@@ -115,10 +118,11 @@ def _skew(answer: Mapping[str, Any], found: Found) -> None:
         found.fault("clock-skew", f"{skew:.0f} s {which} this machine")
 
 
-def document(found: Checks) -> dict[str, Any]:
-    """Flat: one entry a check and host, so that `jq` needs no second loop."""
+def document(found: Checks, inventory: Path | None = None) -> dict[str, Any]:
+    """Flat: one entry a check and host, so that `jq` needs no second loop. `inventory`: as it was
+    given; None: wherever opsctl itself finds it."""
     flat = [
-        {"host": host, **check, "hint": on(str(check["hint"]), host)}
+        {"host": host, **check, "hint": on(str(check["hint"]), host, inventory)}
         for host, of_host in found.items()
         for check in of_host
     ]
@@ -134,7 +138,7 @@ def document(found: Checks) -> dict[str, Any]:
     }
 
 
-def rows(found: Checks) -> list[tuple[str, str, str, str, str, str]]:
+def rows(found: Checks, inventory: Path | None = None) -> list[tuple[str, str, str, str, str, str]]:
     """(status, check, hosts, detail, cause, hint): what is not well, the worst first."""
     together: dict[tuple[str, ...], list[str]] = {}
     for host, of_host in found.items():
@@ -142,14 +146,25 @@ def rows(found: Checks) -> list[tuple[str, str, str, str, str, str]]:
             together.setdefault(row, []).append(host)
     ordered = sorted(together.items(), key=lambda item: (FAIL, WARN, UNKNOWN).index(item[0][0]))
     return [
-        (row[0], row[1], ", ".join(hosts), row[2], row[3], on(row[4], ",".join(hosts)))
+        (row[0], row[1], ", ".join(hosts), row[2], row[3], on(row[4], ",".join(hosts), inventory))
         for row, hosts in ordered
     ]
 
 
-def on(hint: str, hosts: str) -> str:
-    """The hint with its opsctl commands for these hosts alone: a service may be on others, too."""
-    return _OF_SERVICE.sub(rf"\g<0> --limit {hosts}", hint)
+def on(hint: str, hosts: str, inventory: Path | None = None) -> str:
+    """The hint as it can be typed: its commands for these hosts alone, since a service may be on
+    others, too, and for this inventory."""
+    given = f" -i {shlex.quote(from_here(inventory))}" if inventory else ""
+
+    def whole(found: re.Match[str]) -> str:
+        words = found[1].split()
+        if words[0] not in {*_OF_HOSTS, "config"}:
+            return found[0]
+        limited = words[0] == "config" or "--limit" in words
+        limit = "" if limited else f" --limit {shlex.quote(hosts)}"
+        return f"{found[0]}{limit}{'' if '-i' in words else given}"
+
+    return typeable(_COMMAND.sub(whole, hint), inventory)
 
 
 def _of_host(of_host: Sequence[Mapping[str, Any]]) -> list[tuple[str, ...]]:
@@ -182,7 +197,7 @@ def passed(found: Checks) -> list[str]:
     ]
 
 
-def report(found: Checks) -> RenderableType:
+def report(found: Checks, inventory: Path | None = None) -> RenderableType:
     from rich.console import Group
     from rich.table import Table
     from rich.text import Text
@@ -192,13 +207,13 @@ def report(found: Checks) -> RenderableType:
     drawn.add_column(no_wrap=True)
     drawn.add_column(overflow="fold")
     several = len(found) > 1
-    for status, name, hosts, detail, cause, hint in rows(found):
+    for status, name, hosts, detail, cause, hint in rows(found, inventory):
         mark, style = MARKS[status]
         where = f"{hosts}: " if several else ""
         drawn.add_row(Text(mark, style), Text(name, style), Text(harmless(where + detail)))
         if cause:
             drawn.add_row("", "", Text(harmless(cause), "dim"))
         if hint:
-            drawn.add_row("", "", Text(f"→ {harmless(typeable(hint))}"))
+            drawn.add_row("", "", Text(f"→ {harmless(hint)}"))
     lines = [Text.assemble(MARKS[PASS], " ", harmless(line)) for line in passed(found)]
     return Group(*([drawn] if drawn.row_count else []), *lines)

@@ -27,7 +27,7 @@ def _command(found: re.Match[str], inventory: Path | None) -> str:
     if not play.exists():
         return found[0]
     known = _inventory(inventory)
-    words = ["ansible-playbook", *(["-i", _from_here(known)] if known else []), _from_here(play)]
+    words = ["ansible-playbook", *(["-i", from_here(known)] if known else []), from_here(play)]
     return shlex.join(words)
 
 
@@ -40,7 +40,7 @@ def _inventory(given: Path | None) -> Path | None:
         return None
 
 
-def _from_here(path: Path) -> str:
+def from_here(path: Path) -> str:
     """Below the working folder a short path, else the whole one."""
     here, whole = Path.cwd(), path.absolute()
     return str(whole.relative_to(here) if whole.is_relative_to(here) else whole)

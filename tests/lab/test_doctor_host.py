@@ -96,6 +96,9 @@ if ctypes.CDLL(None).mount(b"nas:/models", b"{MODEL}", b"autofs", 0, options.enc
 time.sleep(600)
 END
 {STRAY} python3 /root/silent.py; until mountpoint -q {MODEL}; do sleep 0.1; done"""
+JOURNALD, AGAIN = "/etc/systemd/journald.conf.d", "systemctl restart systemd-journald; sleep 0.5"
+# Folders of services that systemd starts for a question over D-Bus, such as timedated.
+PRIVATE = "ls -d /tmp/systemd-private-* /var/tmp/systemd-private-* 2>/dev/null; true"
 PLANTS: list[tuple[str, str, str, dict[str, Any]]] = [
     ("journal-volatile", "mv /var/log/journal /var/log/aside", "mv /var/log/aside /var/log/journal",
      {}),
@@ -143,7 +146,7 @@ PLANTS: list[tuple[str, str, str, dict[str, Any]]] = [
      "systemctl enable --quiet sglang-kimi", {}),
     ("unit-dropin", f"mkdir {UNIT}.d; printf '[Service]\\nEnvironment=A=b\\n' > {UNIT}.d/o.conf; "
      "systemctl daemon-reload", f"rm -r {UNIT}.d; systemctl daemon-reload", {}),
-    ("unit-looping", f"mv {guarding.ENGINE} /root/e; systemctl restart sglang-kimi; sleep 1",
+    ("unit-ended", f"mv {guarding.ENGINE} /root/e; systemctl restart sglang-kimi; sleep 1",
      f"mv /root/e {guarding.ENGINE}; systemctl restart sglang-kimi; sleep 1", {}),
     # a second engine of somebody's, a root disk without room, a mount that went away
     ("orphan-idle", f"{STRAY} --uid=games bash -c 'exec -a sglang.launch_server sleep 300'",
@@ -184,10 +187,31 @@ def test_a_unit_that_cannot_start_is_no_mere_edit(host: Any, usual: set[str]) ->
 
 
 def test_looking_changes_nothing(host: Any, usual: set[str]) -> None:
+    host.sh("systemctl stop systemd-timedated; sleep 0.5")
     before = set(host.sh(TREE, timeout=120).stdout.splitlines())
+    private = host.sh(PRIVATE).stdout
     found(host)
     assert set(host.sh(TREE, timeout=120).stdout.splitlines()) ^ before == set()
+    assert host.sh(PRIVATE).stdout == private
     assert len(before) > 5000
+
+
+@pytest.mark.parametrize("storage", ["volatile", "none"])
+def test_the_command_of_a_journal_that_is_not_kept_keeps_it(
+    host: Any, usual: set[str], storage: str
+) -> None:
+    said = f"[Journal]\\nStorage={storage}\\n"
+    do = f"mkdir -p {JOURNALD}; printf '{said}' > {JOURNALD}/x.conf; {AGAIN}"
+    with planted(host, do, f"rm -r {JOURNALD}; {AGAIN}; journalctl --flush"):
+        (told,) = [
+            c for c in guarding.call(host, "doctor", stdin={"manifests": [described()]})["checks"]
+            if c["fault"] == "journal-storage"
+        ]  # fmt: skip
+        assert f"Storage={storage} in {JOURNALD}/x.conf" in told["detail"]
+        host.sh(told["hint"].partition(" (or ")[0])
+        host.sh("logger -t kept after the mend; journalctl --sync")
+        assert "after the mend" in host.sh("journalctl -D /var/log/journal -t kept").stdout
+        assert set(found(host)) == usual
 
 
 @pytest.mark.parametrize(("fault", "do", "undo", "changes"), PLANTS, ids=[p[0] for p in PLANTS])

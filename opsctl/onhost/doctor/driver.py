@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Any, List, Mapping, Optional, Set, Tuple
+from typing import Any, List, Mapping, Optional, Sequence, Set, Tuple
 
 from opsctl.onhost.doctor import smi, xid
 from opsctl.onhost.doctor.fault import FAIL, WARN, Fault, Finding, Found, table
@@ -58,9 +58,16 @@ FAULTS = table(
           "install nvidia-fabricmanager of exactly {driver}", True),
     Fault("xid-card", "xid", FAIL, "Xid errors that tell of the card",
           "{meaning}",
-          "drain the host; nvidia-smi -r -i BUS, or reboot; if it returns: the vendor"),
-    Fault("xid-program", "xid", WARN, "Xid errors that mostly tell of a program",
-          "{meaning}", "journalctl -k -b | grep Xid, beside opsctl logs of that time"),
+          "drain the host; nvidia-smi -r -i {bus}, or reboot; if it returns: the vendor"),
+    Fault("xid-gone", "xid", FAIL, "Xid errors of a card that has left the bus",
+          "{meaning}; no reset brings it back",
+          "journalctl -k -b | grep Xid; power the host off and on; if it returns: the vendor"),
+    Fault("xid-reset", "xid", WARN, "Xid errors of memory that is taken out of use",
+          "{meaning}", "drain the host; nvidia-smi -r -i {bus}, or reboot"),
+    Fault("xid-program", "xid", WARN, "Xid errors that mostly tell of a service's program",
+          "{meaning}", "journalctl -k -b | grep Xid; opsctl logs {service}"),
+    Fault("xid-process", "xid", WARN, "Xid errors that mostly tell of a program, no service's",
+          "{meaning}", "journalctl -k -b | grep Xid, which names the process"),
     Fault("sxid", "xid", FAIL, "fatal errors of an NVSwitch",
           "the links that pass this switch are down for all GPUs",
           "reboot; if it returns: the vendor"),
@@ -190,16 +197,27 @@ def _xids(seen: Mapping[str, Any], found: Found) -> None:
     if state(seen, "kernel") != "ok" or "No journal files" in out(seen, "kernel"):
         found.unknown("xid", "the kernel's log cannot be read", mend="journalctl -k -b")
         return
-    for bus, number, times in xid.read(out(seen, "kernel")):
-        of_card, meaning = xid.XIDS.get(number, (False, "see NVIDIA's catalogue of Xids"))
-        often = f", {times} times" if times > 1 else ""
-        text = f"Xid {number} on {bus}{often}: {meaning}"
-        found.fault("xid-card" if of_card else "xid-program", text, meaning=meaning)
+    for one in xid.read(out(seen, "kernel")):
+        unlisted = (xid.PROGRAM, "see NVIDIA's catalogue of Xids")
+        whose, meaning = xid.XIDS.get(one.number, unlisted)
+        often = f", {one.times} times" if one.times > 1 else ""
+        text = f"Xid {one.number} on {one.bus}{often}: {meaning}"
+        service = _owner(seen["services"], one.pids) if whose == xid.PROGRAM else ""
+        fault = "xid-process" if whose == xid.PROGRAM and not service else whose
+        found.fault(fault, text, service, meaning=meaning, bus=one.bus)
     fatal = [(bus, number) for bus, number, dead in xid.switches(out(seen, "kernel")) if dead]
     if fatal:
         told = ", ".join(f"SXid {number} on {bus}" for bus, number in fatal)
         found.fault("sxid", told)
     found.passed("xid", "no Xid in the kernel's log since boot")
+
+
+def _owner(services: Sequence[Mapping[str, Any]], pids: Sequence[int]) -> str:
+    """The service whose program it was. One that has ended meanwhile is nobody's any more: then the
+    only service that runs on GPUs, "" if there are several."""
+    named = [s["service"] for s in services if set(pids) & set(s["pids"])]
+    on_gpus = [s["service"] for s in services if s["manifest"].get("needs")]
+    return str((named or (on_gpus if len(on_gpus) == 1 else [""]))[0])
 
 
 def _toolkit(seen: Mapping[str, Any], found: Found) -> None:

@@ -24,7 +24,7 @@ DECRYPTED = {"model": "decrypted-config-file", "draft": "decrypted-draft-config-
 FAULTS = table(
     Fault("mount-hangs", "disk", FAIL, "a file system that does not answer",
           "a server that is gone, for one: whatever reads there waits for it, the engine too",
-          "findmnt -l; bring its server back, or: umount -lf MOUNT, and mount it anew", True),
+          "findmnt -l; bring its server back, or: umount -lf {mount}, and mount it anew", True),
     Fault("model-missing", "model", FAIL, "no model folder",
           "nothing to load", "ansible-playbook playbooks/deploy.yml, or copy it to {path}", True),
     Fault("model-incomplete", "model", FAIL, "weight files missing or empty",
@@ -86,7 +86,8 @@ def models(service: Mapping[str, Any], found: Found) -> None:
     name = service["service"]
     told: List[str] = []
     for path, mount in service["silent"].items():
-        found.fault("mount-hangs", storage.told(path, mount), name)
+        source = mount.partition(" ")[2]  # what umount takes without looking at the place
+        found.fault("mount-hangs", storage.told(path, mount), name, mount=source or "its place")
     for what in ("model", "draft"):
         model = service[what]
         if model is None:

@@ -41,6 +41,11 @@ FAULTS = table(
     Fault("journal-volatile", "journal", WARN, "a journal that a reboot empties",
           "what an engine said before a crash of the host is lost",
           "mkdir -p /var/log/journal && systemctl restart systemd-journald && journalctl --flush"),
+    Fault("journal-storage", "journal", WARN, "a journal that is told not to be kept",
+          "Storage= of journald says so: what an engine said before a crash of the host is lost",
+          "mkdir -p /etc/systemd/journald.conf.d && printf '[Journal]\\nStorage=persistent\\n' > "
+          "/etc/systemd/journald.conf.d/{dropin} && systemctl restart systemd-journald && "
+          "journalctl --flush (or take Storage= out of {file})"),
     Fault("kernel-died", "kernel", FAIL, "a kernel that has met a bug of its own",
           "an oops: a part of the kernel has ended, locks may be held for ever",
           "journalctl -k -b | grep -A30 -iE 'oops|BUG:'; reboot"),
@@ -54,10 +59,10 @@ FAULTS = table(
           "journalctl -k -b | grep -i 'out of memory'; opsctl memory"),
     Fault("oom-group", "kernel", WARN, "the kernel killed for want of memory in a group",
           "a limit of a unit or scope was met; the host itself had memory left",
-          "journalctl -k -b | grep -i 'memory cgroup'; systemctl show UNIT -p MemoryMax"),
+          "journalctl -k -b | grep -i 'memory cgroup'; systemctl show {unit} -p Id,MemoryMax"),
     Fault("disk-errors", "kernel", FAIL, "errors of a disk",
           "reads or writes fail; a model read from there may be damaged",
-          "journalctl -k -b | grep -iE 'i/o error|medium error'; smartctl -a /dev/DISK"),
+          "journalctl -k -b | grep -iE 'i/o error|medium error'; smartctl -a {disk}"),
     Fault("reboot-waits", "kernel", WARN, "a reboot that is due",
           "packages were upgraded that only a reboot takes into use", "reboot when drained"),
     Fault("swap-used", "swap", FAIL, "swap in use where it is forbidden",
@@ -176,19 +181,29 @@ def supported(release: Mapping[str, str]) -> bool:
 
 
 def _clock_and_journal(seen: Mapping[str, Any], found: Found) -> None:
-    told = hostfacts.parse_properties(out(seen, "clock"))
     keepers = [name for name, unit in seen["units"].items() if unit["active"] == "active"
                and name.startswith(("systemd-timesyncd", "chron", "ntp"))]  # fmt: skip
-    if told.get("NTPSynchronized") == "no" and not keepers:
+    if seen["synchronised"] is None:
+        found.unknown("clock", "the kernel does not tell whether it is kept", mend="timedatectl")
+    elif not seen["synchronised"] and not keepers:
         found.fault("clock-free", "not synchronised, and no service that would do it runs")
-    elif told.get("NTPSynchronized") == "no":
+    elif not seen["synchronised"]:
         found.fault("clock-free", f"{keepers[0]} runs, and has not reached a time server yet")
-    elif "NTPSynchronized" not in told:
-        found.unknown("clock", "timedatectl does not answer", mend="timedatectl")
     found.passed("clock", "synchronised")
-    if not seen["journal"]:
+    journal = seen["journal"]
+    if journal["storage"] in ("volatile", "none"):
+        where = "not kept at all" if journal["storage"] == "none" else "kept in memory only"
+        text = f"Storage={journal['storage']} in {journal['file']}: the journal is {where}"
+        found.fault("journal-storage", text, file=journal["file"], dropin=_after(journal["file"]))
+    elif journal["storage"] == "auto" and not journal["folder"]:
         found.fault("journal-volatile", "the journal is kept in memory (/run/log/journal) only")
     found.passed("journal", "kept on disk")
+
+
+def _after(file: str) -> str:
+    """The name of a drop-in that is read after this one, and so has the last word."""
+    dropin = re.fullmatch(r".*\.d/(.*\.)conf", file)
+    return f"{dropin[1] if dropin else ''}persistent.conf"
 
 
 def _kernel(seen: Mapping[str, Any], found: Found) -> None:
@@ -207,10 +222,12 @@ def _kernel(seen: Mapping[str, Any], found: Found) -> None:
     if of_host:
         found.fault("oom", of_host)
     if in_group:
-        found.fault("oom-group", in_group)
+        unit = re.search(r"oom_memcg=\S*/([^/\s,]+\.(?:service|scope|slice))\b", log)
+        # systemctl takes a pattern, too: what opsctl's units may use
+        found.fault("oom-group", in_group, unit=unit[1] if unit else "'sglang-*'")
     disk = first(log, r"I/O error, dev|medium error|EXT4-fs error|XFS .*[Cc]orrupt")
     if disk:
-        found.fault("disk-errors", disk)
+        found.fault("disk-errors", disk, disk=_disk(disk))
     if seen["reboot"]:
         packages = seen["files"].get("/run/reboot-required.pkgs", "").split()
         found.fault(
@@ -218,6 +235,13 @@ def _kernel(seen: Mapping[str, Any], found: Found) -> None:
         )
     if state(seen, "kernel") == "ok":
         found.passed("kernel", "no oops, machine check, kill or disk error since boot")
+
+
+def _disk(line: str) -> str:
+    """The disk that a line of the kernel names, not its partition; all of them if it names none."""
+    name = re.search(r"(?:\bdev |\(device |XFS \()([a-z][\w-]*)", line)
+    whole = re.sub(r"^(nvme\d+n\d+|mmcblk\d+)p\d+$|^([a-z]+)\d+$", r"\1\2", name[1]) if name else ""
+    return f"/dev/{whole}" if whole else "$(lsblk -dnpo NAME)"
 
 
 def first(log: str, pattern: str) -> str:

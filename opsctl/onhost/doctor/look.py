@@ -14,7 +14,7 @@ from typing import Any, Dict, List, Mapping, Sequence
 
 from opsctl.onhost import gpubus, gpufacts, hostfacts, numa
 from opsctl.onhost.asking import ask
-from opsctl.onhost.doctor import servicelook
+from opsctl.onhost.doctor import keeping, servicelook
 from opsctl.onhost.doctor.servicelook import strays
 from opsctl.onhost.store import Places
 from opsctl.onhost.systemd import CallFailed, Systemd
@@ -44,7 +44,6 @@ COMMANDS: Dict[str, Sequence[str]] = {
     "fabric-version": ["nv-fabricmanager", "--version"],
     "module-version": ["modinfo", "-F", "version", "nvidia"],
     "nvcc": ["nvcc", "--version"],
-    "clock": ["timedatectl", "show", "--property=NTPSynchronized", "--property=NTP"],
     "kernel": ["journalctl", "-k", "-b", "--no-pager", "-o", "short-iso", "-n", "2000",
                f"--grep={KERNEL_WORDS}", "--case-sensitive=no"],
     "systemd": ["systemctl", "--version"],
@@ -75,7 +74,8 @@ def look(
             "files": texts(FILES),
             "secure_boot": _secure_boot(places.root),
             "reboot": os.path.exists("/run/reboot-required"),
-            "journal": journal_folder(places.root),
+            "journal": keeping.journal(places.root),
+            "synchronised": keeping.synchronised(),
             "pci": gpubus.pci(),
             "amd": gpufacts.amd(),
             "nodes": numa.nodes(),
@@ -157,12 +157,6 @@ def _disk_paths(services: Sequence[Mapping[str, Any]]) -> List[str]:
         found = servicelook.paths(service["manifest"])
         wanted += [path for path in found if path not in service["silent"]]
     return list(dict.fromkeys(wanted))
-
-
-def journal_folder(root: Path) -> bool:
-    """Whether the journal outlives a reboot: journald writes there only if the folder is there."""
-    machine = hostfacts.read(str(root / "etc/machine-id")).strip()
-    return bool(machine) and (root / "var/log/journal" / machine).is_dir()
 
 
 def _secure_boot(root: Path) -> Any:

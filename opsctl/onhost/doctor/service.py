@@ -23,7 +23,7 @@ FAULTS = {**units.FAULTS, **folders.FAULTS, **table(
           "ss -ltnp 'sport = :{port}'; stop what listens there", True),
     Fault("user-missing", "user", FAIL, "no such user, or no group of its name",
           "the unit names both, and cannot start (217/USER, 216/GROUP)",
-          "ansible-playbook playbooks/deploy.yml (role host)", True),
+          "ansible-playbook playbooks/deploy.yml; its role host makes both", True),
     Fault("user-ordinary", "user", WARN, "an engine's user that is an ordinary one",
           "logind takes the engine's shared memory when the user's last session ends, unless it "
           "lingers (RemoveIPC)",

@@ -18,7 +18,10 @@ ANEW = "opsctl deploy {service} (an engine that still runs is restarted by it)"
 
 FAULTS = table(
     Fault("unit-failed", "unit", FAIL, "a failed unit",
-          "the engine ended, and systemd does not start it again", "opsctl logs {service}"),
+          "the engine ended, and systemd does not start it again",
+          "opsctl logs {service}; mend what it says, then opsctl start {service}"),
+    Fault("unit-ended", "unit", FAIL, "a unit that has ended, and is to be started again",
+          "nothing is served until the engine has loaded once more", "opsctl logs {service}"),
     Fault("unit-looping", "unit", FAIL, "a unit that ends again and again",
           "systemd starts the engine anew each time, and nothing is served",
           "opsctl logs {service}; mend what it says, then opsctl restart {service}"),
@@ -31,7 +34,7 @@ FAULTS = table(
           "systemd knows no such unit: nothing starts it again", ANEW),
     Fault("unit-broken", "unit", FAIL, "a unit that systemd cannot start",
           "what is written in it, or in a drop-in, is wrong: the next start fails",
-          "systemd-analyze verify {unit}; opsctl deploy {service} writes the release's own"),
+          "systemd-analyze verify {unit}; for the release's own: opsctl deploy {service}"),
     Fault("unit-disabled", "unit", WARN, "a unit that no boot starts",
           "after a reboot the service stays down", "systemctl enable {unit}"),
     Fault("unit-edited", "unit", WARN, "a unit that was edited by hand",
@@ -57,8 +60,12 @@ def _state(name: str, unit: Mapping[str, Any], found: Found) -> None:
     young = unit["up"] and age is not None and age < YOUNG
     if unit["active"] == "failed":
         found.fault("unit-failed", f"{unit['name']} has failed ({_ended(unit)})", name)
+    elif waits(unit["sub"]) and not restarts:
+        text = f"{unit['name']} has ended ({_ended(unit)}); systemd starts it again, the first time"
+        found.fault("unit-ended", text, name)
     elif waits(unit["sub"]) or (young and restarts > 1):
-        text = f"{unit['name']} ends and is started again ({_ended(unit)}), {restarts} times so far"
+        often = f"{restarts} time{'s' if restarts > 1 else ''}"
+        text = f"{unit['name']} ends and is started again ({_ended(unit)}), {often} so far"
         found.fault("unit-looping", text, name)
     elif young and restarts:
         found.fault("unit-restarted", f"{unit['name']} was started again after it had ended", name)

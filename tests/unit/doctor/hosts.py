@@ -227,7 +227,8 @@ def reference() -> dict[str, Any]:
             },
             "secure_boot": False,
             "reboot": False,
-            "journal": True,
+            "journal": {"storage": "auto", "file": "", "folder": True},
+            "synchronised": True,
             "pci": [
                 {"bus": bus(i)[4:].lower(), "class": "0x030200", "driver": "nvidia"}
                 for i in range(8)
@@ -265,7 +266,6 @@ def reference() -> dict[str, Any]:
                 "fabric-version": missing(),
                 "module-version": _asked(f"{DRIVER}\n"),
                 "nvcc": _asked("Cuda compilation tools, release 12.8, V12.8.93\n"),
-                "clock": _asked("NTP=yes\nNTPSynchronized=yes\n"),
                 "kernel": _asked("2026-11-01T10:00:00+0000 gpu1 kernel: NVRM: loading NVIDIA UNIX "
                                  f"Open Kernel Module for x86_64  {DRIVER}\n"),
                 "systemd": _asked("systemd 252 (252.31-1~deb12u1)\n"),

@@ -173,11 +173,18 @@ FAULTS: list[tuple[str, str, Plant, str, set[str]]] = [
     ("cgroup-v1", "reference", file("/sys/fs/cgroup/cgroup.controllers", None), "unified", set()),
     ("open-files", "reference", file("/proc/sys/fs/nr_open", "65536\n"), "65536", set()),
     ("clock-free", "reference",
-     both(says("clock", "NTP=no\nNTPSynchronized=no\n"),
+     both(put("synchronised", False),
           put("units|systemd-timesyncd.service|active", "inactive")), "no service", set()),
-    ("clock-free", "reference", says("clock", "NTP=yes\nNTPSynchronized=no\n"),
+    ("clock-free", "reference", put("synchronised", False),
      "systemd-timesyncd.service runs, and has not reached", set()),
-    ("journal-volatile", "reference", put("journal", False), "in memory", set()),
+    ("journal-volatile", "reference", put("journal|folder", False), "in memory", set()),
+    ("journal-storage", "reference",
+     both(put("journal|storage", "volatile"), put("journal|file", "/etc/systemd/journald.conf")),
+     "Storage=volatile in /etc/systemd/journald.conf: the journal is kept in memory only", set()),
+    ("journal-storage", "reference",
+     both(put("journal|storage", "none"),
+          put("journal|file", "/run/systemd/journald.conf.d/x.conf")),
+     "Storage=none in /run/systemd/journald.conf.d/x.conf: the journal is not kept at all", set()),
     ("kernel-died", "reference", file("/proc/sys/kernel/tainted", f"{12289 | 1 << 7}\n"),
      "oops", set()),
     ("machine-check", "reference", log("mce: [Hardware Error]: Machine check events logged"),
@@ -192,6 +199,9 @@ FAULTS: list[tuple[str, str, Plant, str, set[str]]] = [
      "Memory cgroup out of memory", set()),
     ("disk-errors", "reference",
      log("critical medium error, dev nvme0n1, sector 12345 op 0x0:(READ)"), "nvme0n1", set()),
+    ("disk-errors", "reference",
+     log("EXT4-fs error (device nvme0n1p2): ext4_find_entry:1455: inode #2: comm x"),
+     "nvme0n1p2", set()),
     ("disk-errors", "reference", log("blk_update_request: I/O error, dev sda, sector 9"),
      "dev sda", set()),
     ("reboot-waits", "reference",
@@ -282,14 +292,23 @@ FAULTS: list[tuple[str, str, Plant, str, set[str]]] = [
     ("fabric-wait", "nvswitch",
      card("<state>Completed</state><status>Success</status>",
           "<state>In Progress</state><status>N/A</status>"), "state In Progress", set()),
-    ("xid-card", "reference",
+    ("xid-gone", "reference",
      log("NVRM: Xid (PCI:0000:41:00): 79, pid='<unknown>', GPU has fallen off the bus."),
-     "Xid 79 on 0000:41:00", set()),
+     "Xid 79 on 0000:41:00.0", set()),
     ("xid-card", "reference",
      log("NVRM: Xid (PCI:0000:41:00): 119, pid=7, Timeout after 45s of waiting for RPC response"),
      "GSP", set()),
+    ("xid-card", "reference",
+     log("NVRM: Xid (PCI:0000:41:00): 48, pid='<unknown>', name=<unknown>, DBE"),
+     "Xid 48 on 0000:41:00.0", set()),
+    ("xid-reset", "reference",
+     log("NVRM: Xid (PCI:0000:41:00): 63, pid=7, name=x, Row Remapper: New row marked"),
+     "a reset finishes it", set()),
     ("xid-program", "reference",
      log("NVRM: Xid (PCI:0000:41:00): 31, pid=7, name=sglang::schedul, Ch 00000008"),
+     "not its own", set()),
+    ("xid-process", "bare",
+     log("NVRM: Xid (PCI:0000:41:00): 31, pid=7, name=python3, Ch 00000008"),
      "not its own", set()),
     ("sxid", "nvswitch",
      log("nvidia-nvswitch3: SXid (PCI:0000:04:00.0): 20034, Fatal, Link 30 LTSSM Fault Up"),
@@ -482,6 +501,14 @@ FAULTS: list[tuple[str, str, Plant, str, set[str]]] = [
                                        mine("unit|sub", "auto-restart")),
      "(exit-code, status 1), 7 times", set()),
     ("unit-looping", "reference", both(CRASHED, mine("unit|age", 40.0)), "7 times", set()),
+    ("unit-looping", "reference",
+     both(CRASHED, mine(f"{SHOW}|NRestarts", "1"), mine("unit|active", "activating"),
+          mine("unit|sub", "auto-restart")), "(exit-code, status 1), 1 time so far", set()),
+    ("unit-ended", "reference",
+     both(CRASHED, mine(f"{SHOW}|NRestarts", "0"), mine("unit|active", "activating"),
+          mine("unit|sub", "auto-restart")),
+     "sglang-kimi.service has ended (exit-code, status 1); systemd starts it again, the first time",
+     set()),
     ("unit-restarted", "reference",
      both(mine(f"{SHOW}|NRestarts", "1"), mine("unit|age", 40.0)), "after it had ended", set()),
     ("unit-masked", "reference",
@@ -662,3 +689,55 @@ def test_one_end_long_ago_is_no_loop() -> None:
     seen = hosts.reference()
     CRASHED(seen)
     assert found(seen) == {}
+
+
+def mended(host: str, *plants: Plant) -> str:
+    seen = getattr(hosts, host)()
+    both(*plants)(seen)
+    (one,) = [one for one in examine.judge(seen) if one.fault]
+    return one.mend
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("NVRM: Xid (PCI:0000:41:00): 48, pid=9, DBE", "nvidia-smi -r -i 0000:41:00.0,"),
+        ("NVRM: Xid (PCI:0000:41:00): 119, pid=9, RPC", "nvidia-smi -r -i 0000:41:00.0,"),
+        ("NVRM: Xid (PCI:0008:01:00.0): 154, GPU recovery", "nvidia-smi -r -i 0008:01:00.0,"),
+        ("NVRM: Xid (PCI:0000:41:00): 63, pid=9, Row", "nvidia-smi -r -i 0000:41:00.0,"),
+        ("NVRM: Xid (PCI:0000:41:00): 79, pid=9, off", "power the host off and on"),
+        ("NVRM: Xid (PCI:0000:41:00): 94, pid=9, Contained", "opsctl logs kimi"),
+        ("critical medium error, dev nvme0n1, sector 1", "smartctl -a /dev/nvme0n1"),
+        ("EXT4-fs error (device nvme0n1p2): x", "smartctl -a /dev/nvme0n1"),
+        ("EXT4-fs error (device sda3): x", "smartctl -a /dev/sda"),
+        ("XFS (dm-0): Metadata corruption detected: Corruption", "smartctl -a /dev/dm-0"),
+        ("Memory cgroup out of memory: Killed process 4808 (x)", "systemctl show 'sglang-*'"),
+    ],
+)
+def test_what_the_line_tells_stands_in_the_command(line: str, words: str) -> None:
+    told = mended("reference", log(line))
+    assert words in told
+    assert ("nvidia-smi -r" in told) is words.startswith("nvidia-smi -r")
+
+
+def test_a_kill_in_a_group_names_the_unit_that_is_limited() -> None:
+    killed = log("Memory cgroup out of memory: Killed process 4808 (x) anon-rss:72665692kB")
+    group = log("oom-kill:constraint=CONSTRAINT_MEMCG,nodemask=(null),oom_memcg=/system.slice/"
+                "train.service,task_memcg=/system.slice/train.service/a,task=x,pid=1")  # fmt: skip
+    assert "systemctl show train.service -p" in mended("reference", group, killed)
+
+
+def test_an_xid_of_a_program_names_the_service_whose_program_it_was() -> None:
+    def two(seen: Seen) -> None:
+        other = hosts.service(service="glm", ranks=["TP0"])
+        seen["services"].append({**other, "service": "glm", "pids": [77]})
+
+    xid = "NVRM: Xid (PCI:0000:41:00): 31, pid={}, name=python3, Ch 00000008"
+    assert "opsctl logs glm" in mended("reference", two, log(xid.format(77)))
+    assert "opsctl logs kimi" in mended("reference", two, log(xid.format(4003)))
+    assert "opsctl" not in mended("reference", two, log(xid.format(5)))
+
+
+def test_a_failed_unit_is_started_again_by_its_name() -> None:
+    told = mended("reference", mine("unit|active", "failed"), mine("unit|result", "signal"))
+    assert told == "opsctl logs kimi; mend what it says, then opsctl start kimi"

@@ -265,7 +265,7 @@ def test_what_could_not_be_kept_is_told_too(places: Places) -> None:
     [
         ("shut", "nobody", "nobody may not read", "chmod a+rX -R {model}, or chown it"),
         ("gone", "nobody", "is not there", "or copy it to {model}"),
-        ("open", "no-such-user", "there is no user no-such-user", "deploy.yml (role host)"),
+        ("open", "no-such-user", "there is no user no-such-user", "deploy.yml; its role host"),
     ],
 )
 @pytest.mark.skipif(os.geteuid() != 0, reason="another user's rights are judged")

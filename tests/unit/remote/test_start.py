@@ -60,6 +60,17 @@ def test_noise_without_end_is_counted_and_not_kept() -> None:
         # sudo, in whatever language; the last line may be the command that it repeats.
         (1, "", f"{IN}sudo: a password is required\n", "sudo", "a password is required", "-K"),
         (1, "", f"{IN}sudo: Ein Passwort ist notwendig\n", "sudo", "Ein Passwort", "NOPASSWD"),
+        # A rule in a file that sudo cannot read, or does not trust, is none.
+        (1, "", f"{IN}/etc/sudoers.d/ops:1:8: syntax error\nsyntax err ((\n       ^~~\n"
+         "sudo: a password is required\n", "sudo",
+         "a password is required (and before that: /etc/sudoers.d/ops:1:8: syntax error)",
+         "visudo -c"),
+        (1, "", f"{IN}>>> /etc/sudoers.d/ops: syntax error near line 1 <<<\n"
+         "sudo: parse error in /etc/sudoers.d/ops near line 1\nsudo: a password is required\n",
+         "sudo", "/etc/sudoers.d/ops: syntax error near line 1", "visudo -c"),
+        (1, "", f"{IN}sudo: /etc/sudoers.d/ops is owned by uid 1000, should be 0\n"
+         "sudo: il est n\u00e9cessaire de saisir un mot de passe\n", "sudo",
+         "owned by uid 1000", "ops ALL=(root) NOPASSWD: ALL"),
         (1, "", f"{IN}sudo: sorry, you must have a tty to run sudo\n", "sudo", "tty",
          "Defaults:ops !requiretty"),
         (1, "", f"{IN}Sorry, user ops is not allowed to execute '/bin/sh -c x\nimport os\nend'\n",

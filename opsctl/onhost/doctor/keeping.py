@@ -1,0 +1,82 @@
+"""Where the journal is kept, and whether the clock is: read, so that nothing is started for it.
+
+`timedatectl` would start systemd-timedated, which makes folders of its own in /tmp and /var/tmp.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import re
+from pathlib import Path
+from typing import Any, Dict, List, Optional, Tuple
+
+from opsctl.onhost import hostfacts
+
+# Of systemd's folders the first wins, for the file itself as for a drop-in of one name.
+FOLDERS = ("etc/systemd", "run/systemd", "usr/local/lib/systemd", "usr/lib/systemd", "lib/systemd")
+STORAGE = ("auto", "volatile", "persistent", "none")
+UNSYNCHRONISED = 16_000_000  # µs; the kernel's largest error: nothing has set the clock lately
+
+
+def journal(root: Path) -> Dict[str, Any]:
+    """{"storage", "file", "folder"}: Storage= of journald and the file that sets it ("" if none),
+    and whether the folder is there without which "auto" keeps nothing."""
+    storage, file = _storage(root)
+    machine = hostfacts.read(str(root / "etc/machine-id")).strip()
+    return {
+        "storage": storage,
+        "file": file,
+        "folder": bool(machine) and (root / "var/log/journal" / machine).is_dir(),
+    }
+
+
+def _storage(root: Path) -> Tuple[str, str]:
+    """Drop-ins count after the file, all in the order of their names; the last word counts."""
+    value, source = "auto", ""
+    for path in _files(root, "journald"):
+        for told in _assigned(hostfacts.read(str(path)), "Journal", "Storage"):
+            if told in STORAGE:  # journald leaves other words aside
+                value, source = told, f"/{path.relative_to(root)}"
+    return value, source
+
+
+def _files(root: Path, name: str) -> List[Path]:
+    folders = [root / folder for folder in FOLDERS]
+    whole = next((f for f in (folder / f"{name}.conf" for folder in folders) if f.exists()), None)
+    dropins: Dict[str, Path] = {}
+    for folder in folders:
+        for path in (folder / f"{name}.conf.d").glob("*.conf"):
+            dropins.setdefault(path.name, path)
+    return [*([whole] if whole else []), *(dropins[key] for key in sorted(dropins))]
+
+
+def _assigned(text: str, section: str, key: str) -> List[str]:
+    """Values of a key in a section, in their order."""
+    found, at = [], ""
+    for line in text.splitlines():
+        head = re.fullmatch(r"\s*\[(.*)\]\s*", line)
+        at = head[1] if head else at
+        word = re.fullmatch(rf"\s*{key}\s*=\s*(.*?)\s*", line)
+        if word and at == section:
+            found.append(word[1])
+    return found
+
+
+class _Timex(ctypes.Structure):
+    """The head of the kernel's struct timex; the rest is room."""
+
+    _fields_ = (
+        ("modes", ctypes.c_uint), ("offset", ctypes.c_long), ("freq", ctypes.c_long),
+        ("maxerror", ctypes.c_long), ("esterror", ctypes.c_long), ("status", ctypes.c_int),
+        ("room", ctypes.c_char * 512),
+    )  # fmt: skip
+
+
+def synchronised(library: Any = None) -> Optional[bool]:
+    """As the kernel has it, which is what timedatectl tells; None where it may not be asked."""
+    told = _Timex()  # modes 0: nothing is set
+    try:
+        asked = (library or ctypes.CDLL(None)).adjtimex(ctypes.byref(told))
+    except (OSError, AttributeError):
+        return None
+    return bool(told.maxerror < UNSYNCHRONISED) if asked >= 0 else None
