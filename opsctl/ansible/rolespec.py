@@ -7,11 +7,13 @@ arguments of every task of ours are converted here, by the spec of the variable 
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
+from ansible.module_utils.parsing.convert_bool import BOOLEANS
 
 from opsctl.errors import Problem, SpecError
 from opsctl.paths import share
@@ -64,24 +66,75 @@ def converted(values: Mapping[str, Any], loader: Any) -> dict[str, Any]:
 
 
 def _validated(key: str, value: Any, spec: dict[str, Any]) -> Any:
-    return ArgumentSpecValidator({key: spec}).validate({key: value})
+    """Nothing is the empty text where that is the default: Ansible's versions differ in it."""
+    given = "" if value is None and spec.get("default") == "" else value
+    return ArgumentSpecValidator({key: spec}).validate({key: given})
 
 
 def judged(key: str, value: Any, spec: dict[str, Any]) -> list[str]:
     """What Ansible refuses of one value; of a wrong kind once, and in words of ours."""
+    if said := _unmeant(value, spec):
+        return [said]
     messages = [str(message) for message in _validated(key, value, spec).error_messages]
+    if messages and "choices" in spec:
+        return [_of_choice(value, [str(one) for one in spec["choices"]])]
     kinds = [found for found in map(_KIND.match, messages) if found]
     if kinds:
         return list(dict.fromkeys(_of_kind(key, value, *found.groups()) for found in kinds))
     return [_UNKNOWN.sub(r"there is no \1: there is \2", message) for message in messages]
 
 
+def _unmeant(value: Any, spec: Mapping[str, Any]) -> str:
+    """What Ansible would make something of that nobody means, or stumble over; "" for the rest."""
+    kind, default = spec.get("type", "str"), spec.get("default")
+    if value is None:
+        leave = f" for its default, {json.dumps(default)}" if default not in ([], {}) else ""
+        return "" if default in (None, "") else f"is given nothing: leave it out{leave}"
+    if kind == "list" and (none := _entries(value, spec.get("elements"))):
+        of = "mappings (key: value)" if spec.get("elements") == "dict" else "texts"
+        return f"must be a list of {of}{_shown(none[0])}"
+    wrong = {
+        "dict": not isinstance(value, Mapping),
+        "list": isinstance(value, str) and not value.strip(),
+        "str": isinstance(value, Mapping | list),
+    }
+    return f"must be {KINDS[kind]}{_shown(value)}" if wrong.get(kind) else ""
+
+
+def _entries(value: Any, elements: str | None) -> list[Any]:
+    """Entries of a list that are not of its kind."""
+    if elements == "dict":
+        ones = value if isinstance(value, list) else [value]
+        return [one for one in ones if not isinstance(one, Mapping)]
+    ones = value if isinstance(value, list) else []
+    return [one for one in ones if one is None or isinstance(one, Mapping | list)]
+
+
+def _of_choice(value: Any, choices: Sequence[str]) -> str:
+    """The empty choice is told as what it means, words of yes or no as one, and a word without
+    quotes as what YAML has made of it."""
+    named = [one for one in choices if one]
+    switch = all(one.lower() in BOOLEANS for one in named)
+    allowed = "yes or no" if switch else f"one of {', '.join(named)}"
+    empty = ', or "" to leave it alone' if "" in choices else ""
+    read = ""
+    if isinstance(value, bool):
+        words = "on, yes or true" if value else "off, no or false"
+        read = f" (what YAML makes of {words} without quotes)"
+    return f"must be {allowed}{empty}{_shown(value)}{read}"
+
+
 def _of_kind(key: str, value: Any, name: str, holder: str | None, kind: str) -> str:
     words = KINDS.get(kind, kind)
     if name != key:
         return f"{holder or key}.{name} must be {words}"
+    return f"must be {words}{_shown(value)}"
+
+
+def _shown(value: Any) -> str:
+    """A list or mapping may hold a password somewhere, and is long."""
     plain = value is None or isinstance(value, str | int | float)
-    return f"must be {words}" + (f": {value!r} is not" if plain else "")
+    return f": {value!r} is not" if plain else ""
 
 
 def options(loader: Any, roles: Iterable[str] = ROLES) -> dict[str, dict[str, Any]]:

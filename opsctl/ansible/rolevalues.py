@@ -60,10 +60,14 @@ def dropped(name: str) -> tuple[str, str] | None:
     )
 
 
-def wrong(key: str, value: Any) -> str:
-    """What a value must be, in words; "" if it is right, or nothing is known of its key."""
-    judge = CHECKS.get(key)
-    return judge(value) if judge is not None else ""
+def wrong(key: str, value: Any) -> dict[str, list[Any]]:
+    """What a value must be, in words, with the values that are not: of a list its entries. {} if
+    it is right, or nothing is known of its key."""
+    found: dict[str, list[Any]] = {}
+    for one in value if key in EACH and isinstance(value, list) else [value]:
+        if said := CHECKS.get(key, _right)(one):
+            found.setdefault(said, []).append(one)
+    return found
 
 
 def contradictions(values: Mapping[str, Any]) -> list[tuple[str, str]]:
@@ -131,15 +135,20 @@ def _whole(least: int, most: int | None = None, *words: str) -> Check:
     return judge
 
 
-def _form(pattern: str, words: str) -> Check:
-    """Text of this form, or "", which asks for nothing. A number with a point is none: YAML has
-    made 12.1 of 12.10 before anybody sees it."""
+def _right(value: Any) -> str:
+    return ""
+
+
+def _form(pattern: str, words: str, *, empty: bool = True) -> Check:
+    """Text of this form, or (where `empty`) "", which asks for nothing. A number with a point is
+    none: YAML has made 12.1 of 12.10 before anybody sees it."""
 
     def judge(value: Any) -> str:
         if isinstance(value, float):
             return f"must be {words}: without quotes YAML reads a number, and 12.10 becomes 12.1"
-        right = value in (None, "") or re.fullmatch(pattern, str(value).strip())
-        return "" if right else f"must be {words}"
+        nothing = value is None or not str(value).strip()
+        right = empty if nothing else re.fullmatch(pattern, str(value).strip())
+        return "" if right and not isinstance(value, bool) else f"must be {words}"
 
     return judge
 
@@ -167,7 +176,8 @@ def _folders(value: Any) -> str:
         if not str(path).startswith("/") or ".." in str(path).split("/"):
             return f"must name absolute folders: {path} is none"
         if not isinstance(mode, str):
-            return f'must give {path} its mode as quoted octal digits, like "0755"'
+            said = f'must give {path} its mode as quoted octal digits, like "0755"'
+            return f"{said}: {mode!r} is none"
         if not re.fullmatch(r"[0-7]{3,4}", mode):
             return f'must give {path} its mode in octal digits, like "0755": {mode!r} is none'
     return ""
@@ -180,23 +190,16 @@ def _sysctl(value: Any) -> str:
         if not re.fullmatch(r"[\w-]+([./][^\s./=]+)+", str(key)):
             return f"must name settings of the kernel, like vm.max_map_count: {key!r} is none"
         if isinstance(part, dict | list | bool) or part in (None, "") or "\n" in str(part):
-            return f"must give {key} a number or text, as the kernel writes it"
+            return f"must give {key} a number or text, as the kernel writes it: {part!r} is none"
         if re.match("(vm|fs)[./](?!binfmt_misc)", str(key)) and not _NUMBERS.fullmatch(str(part)):
             return f"must give {key} a whole number: {part!r} is none"
     return ""
 
 
-def _each(judge: Check) -> Check:
-    return lambda value: next(
-        (said for one in (value if isinstance(value, list) else [value]) if (said := judge(one))),
-        "",
-    )
-
-
 _NUMBERS = re.compile(r"\s*-?\d+(\s+-?\d+)*\s*")  # the kernel takes several, in some settings
 _USER = r"[a-z_][a-z0-9_-]{0,30}\$?"
 CHECKS: dict[str, Check] = {
-    "host_users": _each(_form(_USER, "names of users, like sglang")),
+    "host_users": _form(_USER, "names of users, like sglang", empty=False),
     "host_folders": _folders,
     "host_open_files": _whole(1024, NR_OPEN_MOST),
     "host_journal_max_use": _size,
@@ -209,7 +212,9 @@ CHECKS: dict[str, Check] = {
     "nvidia_driver_branch": _form(r"\d{3,4}", "a branch like 580"),
     "nvidia_driver_version": _form(r"\d{3,4}(\.\d+)+", "an exact version like 580.95.05, quoted"),
     "nvidia_driver_reboot_timeout": _whole(1),
-    "cuda_toolkits": _each(_form(r"\d+\.\d+", "versions like 13.0, quoted")),
+    "cuda_toolkits": _form(r"\d+\.\d+", "versions like 13.0, quoted", empty=False),
     "cuda_default": _form(r"\d+\.\d+", "a version like 13.0, quoted"),
-    "engine_python": _form(r"\S+", "a program like python3.12"),
+    "engine_python": _form(r"\S+", "a program like python3.12", empty=False),
+    "service_override": _form(r"(?s).*", "a reason, in words"),
 }
+EACH = ("host_users", "cuda_toolkits")  # lists, of which each entry is judged

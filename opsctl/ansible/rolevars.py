@@ -66,21 +66,25 @@ def _wrong(
     where Ansible takes it, and what variables say together only where each is right."""
     bad: set[str] = set()
     for key, value in values.items():
-        messages = judged(key, value, specs[key])
-        said = "" if messages else rolevalues.wrong(key, value)
-        if key == "model_folders" and not messages:
-            said = modelfolders.wrong(value)
-        for message in messages:
-            yield key, message, ""
-        if said:
-            yield key, said, "" if isinstance(value, dict | list) else repr(value)
-        if messages or said:
+        said = dict.fromkeys(judged(key, value, specs[key]), "") or _of_form(key, value)
+        for message, shown in said.items():
             bad.add(key)
+            yield key, message, shown
     if not bad:
         for key, message in rolevalues.contradictions(values):
             yield key, message, repr(values[key])
     if not bad & {*REPOSITORIES, "cuda_toolkits", "nvidia_driver_branch"}:
         yield from _repositories(values)
+
+
+def _of_form(key: str, value: Any) -> dict[str, str]:
+    """Message → the values that are meant, where it does not name them itself."""
+    if key == "model_folders":
+        return {said: ""} if (said := modelfolders.wrong(value)) else {}
+    return {
+        message: "" if isinstance(ones[0], dict) else ", ".join(map(repr, ones))
+        for message, ones in rolevalues.wrong(key, value).items()
+    }
 
 
 def _repositories(values: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:

@@ -39,6 +39,7 @@ def test_every_check_is_of_a_variable_that_there_is() -> None:
 
 def test_the_defaults_are_right() -> None:
     assert {key: said for key, v in DEFAULTS.items() if (said := rolevalues.wrong(key, v))} == {}
+    assert of_one_host({**DEFAULTS, "cuda_repository": {}}) == []  # it is a template
     assert rolevalues.contradictions(DEFAULTS) == []
 
 
@@ -271,7 +272,7 @@ def test_what_a_role_would_refuse_later_is_told_first(
         (
             "nvidia_driver_fabric_manager",
             "sometimes",
-            "value of nvidia_driver_fabric_manager must be one of: auto, yes, no, got: sometimes",
+            "must be one of auto, yes, no: 'sometimes' is not",
         ),
     ],
 )
@@ -279,6 +280,104 @@ def test_a_value_of_the_wrong_kind_is_told_once_and_in_plain_words(
     key: str, value: object, said: str
 ) -> None:
     assert of_one_host({key: value}) == [(key, said)]
+
+
+ODD: list[Any] = [None, "", True, False, "on", "maybe", 0, 7, -1, 1.5, "7", "13.0", [], ["13"],
+                  {}, {"a": 1}, [None], [True], ["on", {}]]  # fmt: skip
+KINDS = {"str": str, "int": int, "bool": bool, "list": list, "dict": dict}
+OF_ANSIBLE = ("argument '", "unable to convert", "sub parameter", "requested", "got:", ": ,", "of:")
+
+
+@pytest.mark.parametrize("key", sorted(SPECS - {"sglang_services", "sglang_overrides"}))
+def test_whatever_is_written_is_taken_as_its_kind_or_refused_in_words_that_show_it(
+    key: str,
+) -> None:
+    loader = DataLoader()
+    spec = rolespec.options(loader)[key]
+    for value in ODD:
+        said = list(rolevars._wrong({key: value}, {key: spec}))
+        text = " ".join(f"{message} {shown}" for _, message, shown in said)
+        assert [words for words in OF_ANSIBLE if words in text] == [], (value, text)
+        if not said or said[0][0] != key:  # right for itself: what belongs to it is not there
+            taken = rolespec.converted({key: value}, loader)[key]
+            assert isinstance(taken, KINDS[spec["type"]]) or "default" not in spec, value
+        elif value is None:
+            assert "leave it out" in text
+        elif not isinstance(value, list | dict):
+            assert repr(value) in text and len(said) == 1
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "told"),
+    [
+        (
+            "cuda_toolkits",
+            ["13", "12.9", "cuda-12.9"],
+            [("must be versions like 13.0, quoted", "'13', 'cuda-12.9'")],
+        ),
+        (
+            "cuda_toolkits",
+            [12.1, "13"],
+            [
+                (
+                    "must be versions like 13.0, quoted: without quotes YAML reads a number, and "
+                    "12.10 becomes 12.1",
+                    "12.1",
+                ),
+                ("must be versions like 13.0, quoted", "'13'"),
+            ],
+        ),
+        ("cuda_toolkits", "", [("must be a list: '' is not", "")]),
+        ("cuda_toolkits", [""], [("must be versions like 13.0, quoted", "''")]),
+        (
+            "host_tuning_transparent_huge_pages",
+            True,
+            [
+                (
+                    'must be one of always, madvise, never, or "" to leave it alone: True is not '
+                    "(what YAML makes of on, yes or true without quotes)",
+                    "",
+                )
+            ],
+        ),
+        (
+            "host_tuning_numa_balancing",
+            2,
+            [('must be yes or no, or "" to leave it alone: 2 is not', "")],
+        ),
+        (
+            "host_folders",
+            {"/etc/opsctl": 493},
+            [
+                (
+                    'must give /etc/opsctl its mode as quoted octal digits, like "0755": 493 is '
+                    "none",
+                    "",
+                )
+            ],
+        ),
+        (
+            "nvidia_driver_hold",
+            None,
+            [("is given nothing: leave it out for its default, true", "")],
+        ),
+        ("nvidia_driver_repository", True, [("must be a mapping (key: value): True is not", "")]),
+        ("nvidia_driver_repository", ["http://a:pw@m/"], [("must be a mapping (key: value)", "")]),
+        (
+            "model_folders",
+            ["/srv/m"],
+            [("must be a list of mappings (key: value): '/srv/m' is not", "")],
+        ),
+        ("engine_python", "", [("must be a program like python3.12", "''")]),
+        ("engine_python", True, [("must be a program like python3.12", "True")]),
+    ],
+)
+def test_what_is_wrong_is_shown_with_what_may_be_written(
+    key: str, value: Any, told: list[tuple[str, str]]
+) -> None:
+    specs = rolespec.options(DataLoader())
+    found = list(rolevars._wrong({key: value}, specs))
+    assert found == [(key, message, shown) for message, shown in told]
 
 
 def test_a_mistake_elsewhere_hides_none_of_a_repository() -> None:
