@@ -18,7 +18,7 @@ READ: dict[str, Odd] = {
     "h02": Odd("nvidia-smi", "driver 610 writes `KMD Version` and `CUDA UMD Version`",
                "driver and CUDA as before"),
     "h04": Odd("nvidia-smi", "a line in place of the table: `Unable to determine the device "
-               "handle`", "a lost card, never free"),
+               "handle`", "a lost card, named by the bus in the line; never free"),
     "h05": Odd("nvidia-smi", "a card in `ERR!` shows `0MiB / 46068MiB`",
                "in error, without figures; never free"),
     "h07": Odd("nvidia-smi", "the utilisation alone is `ERR!`", "a sound card"),

@@ -1,4 +1,4 @@
-"""`doctor` on the host itself: system, clock, journal, kernel, memory, disks. Pure."""
+"""`doctor` on the host itself: system, kernel, memory, disks. Pure."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import re
 from typing import Any, List, Mapping, Optional
 
 from opsctl.onhost import hostfacts
+from opsctl.onhost.doctor import keeping
 from opsctl.onhost.doctor.fault import FAIL, WARN, Fault, Finding, Found, table
 from opsctl.onhost.doctor.smi import out, state
 
@@ -21,7 +22,7 @@ LEAST_IDLE_HUGE = 1 * GiB
 # are what NVIDIA's driver brings.
 TAINT_MACHINE, TAINT_DIED, TAINT_LOCKUP = 4, 7, 14
 
-FAULTS = table(
+FAULTS = {**keeping.FAULTS, **table(
     Fault("os-unsupported", "os", WARN, "a system that opsctl's roles do not know",
           "the playbooks prepare Debian 12 and 13, Ubuntu 22.04 and 24.04, and RHEL 9's family",
           "prepare this host by hand, or reinstall it"),
@@ -34,18 +35,6 @@ FAULTS = table(
     Fault("cgroup-v1", "cgroups", WARN, "control groups of version 1",
           "limits and figures of a service's memory are not told as well",
           "boot with systemd.unified_cgroup_hierarchy=1"),
-    Fault("clock-free", "clock", WARN, "a clock that nothing keeps right",
-          "journals and audits of several hosts cannot be compared",
-          "systemctl unmask systemd-timesyncd && systemctl enable --now systemd-timesyncd "
-          "(or install chrony)"),
-    Fault("journal-volatile", "journal", WARN, "a journal that a reboot empties",
-          "what an engine said before a crash of the host is lost",
-          "mkdir -p /var/log/journal && systemctl restart systemd-journald && journalctl --flush"),
-    Fault("journal-storage", "journal", WARN, "a journal that is told not to be kept",
-          "Storage= of journald says so: what an engine said before a crash of the host is lost",
-          "mkdir -p /etc/systemd/journald.conf.d && printf '[Journal]\\nStorage=persistent\\n' > "
-          "/etc/systemd/journald.conf.d/{dropin} && systemctl restart systemd-journald && "
-          "journalctl --flush (or take Storage= out of {file})"),
     Fault("kernel-died", "kernel", FAIL, "a kernel that has met a bug of its own",
           "an oops: a part of the kernel has ended, locks may be held for ever",
           "journalctl -k -b | grep -A30 -iE 'oops|BUG:'; reboot"),
@@ -113,7 +102,7 @@ FAULTS = table(
           "{use} grows there", "df -h {path}; make room"),
     Fault("inodes-out", "disk", WARN, "hardly any inodes left",
           "no file can be made though bytes are free", "df -i {path}"),
-)  # fmt: skip
+)}  # fmt: skip
 
 # What grows where, and how much must be left: figures of ours, a first warning and no more.
 ROOM = (
@@ -132,7 +121,7 @@ def judge(seen: Mapping[str, Any]) -> List[Finding]:
     """`seen`: the whole look."""
     found = Found(FAULTS)
     _system(seen, found)
-    _clock_and_journal(seen, found)
+    keeping.judge(seen, found)
     _kernel(seen, found)
     _memory(seen, found)
     _shared(seen, found)
@@ -178,32 +167,6 @@ def supported(release: Mapping[str, str]) -> bool:
     if name in RHEL_FAMILY:
         return version.partition(".")[0] == "9"
     return version in SUPPORTED.get(name, ())
-
-
-def _clock_and_journal(seen: Mapping[str, Any], found: Found) -> None:
-    keepers = [name for name, unit in seen["units"].items() if unit["active"] == "active"
-               and name.startswith(("systemd-timesyncd", "chron", "ntp"))]  # fmt: skip
-    if seen["synchronised"] is None:
-        found.unknown("clock", "the kernel does not tell whether it is kept", mend="timedatectl")
-    elif not seen["synchronised"] and not keepers:
-        found.fault("clock-free", "not synchronised, and no service that would do it runs")
-    elif not seen["synchronised"]:
-        found.fault("clock-free", f"{keepers[0]} runs, and has not reached a time server yet")
-    found.passed("clock", "synchronised")
-    journal = seen["journal"]
-    if journal["storage"] in ("volatile", "none"):
-        where = "not kept at all" if journal["storage"] == "none" else "kept in memory only"
-        text = f"Storage={journal['storage']} in {journal['file']}: the journal is {where}"
-        found.fault("journal-storage", text, file=journal["file"], dropin=_after(journal["file"]))
-    elif journal["storage"] == "auto" and not journal["folder"]:
-        found.fault("journal-volatile", "the journal is kept in memory (/run/log/journal) only")
-    found.passed("journal", "kept on disk")
-
-
-def _after(file: str) -> str:
-    """The name of a drop-in that is read after this one, and so has the last word."""
-    dropin = re.fullmatch(r".*\.d/(.*\.)conf", file)
-    return f"{dropin[1] if dropin else ''}persistent.conf"
 
 
 def _kernel(seen: Mapping[str, Any], found: Found) -> None:

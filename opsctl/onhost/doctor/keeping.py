@@ -1,6 +1,7 @@
-"""Where the journal is kept, and whether the clock is: read, so that nothing is started for it.
+"""`doctor` on the journal, whether it is kept on disk, and on the clock, whether it is kept right.
 
-`timedatectl` would start systemd-timedated, which makes folders of its own in /tmp and /var/tmp.
+Both are read so that nothing is started for it: `timedatectl` would start systemd-timedated, which
+makes folders of its own in /tmp and /var/tmp.
 """
 
 from __future__ import annotations
@@ -8,14 +9,56 @@ from __future__ import annotations
 import ctypes
 import re
 from pathlib import Path
-from typing import Any, Dict, List, Optional, Tuple
+from typing import Any, Dict, List, Mapping, Optional, Tuple
 
 from opsctl.onhost import hostfacts
+from opsctl.onhost.doctor.fault import WARN, Fault, Found, table
 
 # Of systemd's folders the first wins, for the file itself as for a drop-in of one name.
 FOLDERS = ("etc/systemd", "run/systemd", "usr/local/lib/systemd", "usr/lib/systemd", "lib/systemd")
 STORAGE = ("auto", "volatile", "persistent", "none")
 UNSYNCHRONISED = 16_000_000  # µs; the kernel's largest error: nothing has set the clock lately
+
+FAULTS = table(
+    Fault("clock-free", "clock", WARN, "a clock that nothing keeps right",
+          "journals and audits of several hosts cannot be compared",
+          "systemctl unmask systemd-timesyncd && systemctl enable --now systemd-timesyncd "
+          "(or install chrony)"),
+    Fault("journal-volatile", "journal", WARN, "a journal that a reboot empties",
+          "what an engine said before a crash of the host is lost",
+          "mkdir -p /var/log/journal && systemctl restart systemd-journald && journalctl --flush"),
+    Fault("journal-storage", "journal", WARN, "a journal that is told not to be kept",
+          "Storage= of journald says so: what an engine said before a crash of the host is lost",
+          "mkdir -p /etc/systemd/journald.conf.d && printf '[Journal]\\nStorage=persistent\\n' > "
+          "/etc/systemd/journald.conf.d/{dropin} && systemctl restart systemd-journald && "
+          "journalctl --flush (or take Storage= out of {file})"),
+)  # fmt: skip
+
+
+def judge(seen: Mapping[str, Any], found: Found) -> None:
+    keepers = [name for name, unit in seen["units"].items() if unit["active"] == "active"
+               and name.startswith(("systemd-timesyncd", "chron", "ntp"))]  # fmt: skip
+    if seen["synchronised"] is None:
+        found.unknown("clock", "the kernel does not tell whether it is kept", mend="timedatectl")
+    elif not seen["synchronised"] and not keepers:
+        found.fault("clock-free", "not synchronised, and no service that would do it runs")
+    elif not seen["synchronised"]:
+        found.fault("clock-free", f"{keepers[0]} runs, and has not reached a time server yet")
+    found.passed("clock", "synchronised")
+    journal = seen["journal"]
+    if journal["storage"] in ("volatile", "none"):
+        where = "not kept at all" if journal["storage"] == "none" else "kept in memory only"
+        text = f"Storage={journal['storage']} in {journal['file']}: the journal is {where}"
+        found.fault("journal-storage", text, file=journal["file"], dropin=_after(journal["file"]))
+    elif journal["storage"] == "auto" and not journal["folder"]:
+        found.fault("journal-volatile", "the journal is kept in memory (/run/log/journal) only")
+    found.passed("journal", "kept on disk")
+
+
+def _after(file: str) -> str:
+    """The name of a drop-in that is read after this one, and so has the last word."""
+    dropin = re.fullmatch(r".*\.d/(.*\.)conf", file)
+    return f"{dropin[1] if dropin else ''}persistent.conf"
 
 
 def journal(root: Path) -> Dict[str, Any]:

@@ -59,6 +59,23 @@ def test_failures_come_first_and_what_hosts_share_is_told_once(cli):
     assert "→ df -h /var" in lines and "→ mend it" in lines
 
 
+@pytest.mark.parametrize("before", [True, False])
+def test_what_is_to_be_typed_is_for_the_inventory_that_was_given(cli, tmp_path, before):
+    given = tmp_path / "other fleet.yml"
+    given.write_text("all:\n")
+    answers(cli, "h1", check("unit", "fail", "d", "unit-gone", "why", "opsctl deploy kimi"),
+            check("user", "fail", "d", "user-missing", "why",
+                  "ansible-playbook playbooks/deploy.yml"))  # fmt: skip
+    option = ("-i", str(given))
+    verb = ("doctor", "--limit", "h1", "-o", "json")
+    done = cli(*option, *verb) if before else cli(*verb, *option)
+    one, other = (c["hint"] for c in json.loads(done.stdout)["checks"] if c["hint"])
+    assert one == f"opsctl deploy kimi --limit h1 -i '{given}'"
+    assert other.startswith(f"ansible-playbook -i '{given}' ")
+    shown = " ".join(cli("doctor", "--limit", "h1", *option).stdout.split())
+    assert one in shown and f"ansible-playbook -i '{given}' " in shown
+
+
 def test_eight_cards_with_one_fault_are_one_line(cli):
     cards = [check("link", "warn", f"GPU {n}: 8 of 16 lanes", "link-narrow") for n in range(8)]
     answers(cli, "h1", *cards)

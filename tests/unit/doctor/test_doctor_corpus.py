@@ -65,6 +65,8 @@ def test_tables_of_nvidia_smi(name: str, states: list[str], free: list[int]) -> 
 def test_a_lost_card_above_a_good_table_is_lost() -> None:
     cards = smi.known(shown(RAW["h04"] + "\n" + RAW["h08"]))
     assert [card["state"] for card in cards] == ["lost", "ok", "ok"]
+    assert [card["index"] for card in cards] == [-1, 0, 1]  # it tells its place on the bus only
+    assert cards[0]["bus"] == "0000:cb:00.0"
 
 
 def test_figures_of_the_tables() -> None:
