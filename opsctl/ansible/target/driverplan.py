@@ -144,10 +144,10 @@ def refuse_too_old(asked: str, needs: Sequence[Mapping[str, Any]]) -> None:
         f"service {n['service']}: SGLang {n['engine']} needs NVIDIA driver {n['driver']} or newer"
         for n in short
     )
-    raise Refused(
-        f"{told}, {asked} is asked for. Ask for nvidia_driver_branch {branch_of(most['driver'])} "
-        "or newer"
-    )
+    least = f"nvidia_driver_branch {branch_of(most['driver'])}"
+    if branch_of(asked) == branch_of(most["driver"]):
+        least = f"nvidia_driver_version {most['driver']}"
+    raise Refused(f"{told}, {asked} is asked for. Ask for {least} or newer")
 
 
 def busy(

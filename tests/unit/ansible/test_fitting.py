@@ -53,7 +53,18 @@ OWN = {"CUDA_HOME": "/usr/local/cuda-13.0"}
         (branch(535), [service()], "nvidia_driver_branch", "550.54.14 or newer, 535 is asked"),
         (branch("550"), [service()], "", ""),  # its newest is enough
         (branch("550", "550.54.14"), [service()], "", ""),
-        (branch("550", "550.40.07"), [service()], "nvidia_driver_version", "550.40.07 is asked"),
+        (
+            branch("550", "550.40.07"),
+            [service()],
+            "nvidia_driver_version",
+            "550.40.07 is asked for. Ask for nvidia_driver_version 550.54.14 or newer (",
+        ),
+        (
+            branch("535", "535.183.01"),
+            [service()],
+            "nvidia_driver_version",
+            "535.183.01 is asked for. Ask for nvidia_driver_branch 550 or newer (",
+        ),
         (branch("570"), [service("0.5.23")], "nvidia_driver_branch", "580.65.06 or newer"),
         (branch("570"), BOTH, "nvidia_driver_branch", "s1: SGLang 0.5.23 needs"),
         (branch("", "535.183.01"), [service()], "", ""),  # nothing is installed: told as such
