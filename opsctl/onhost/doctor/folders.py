@@ -122,8 +122,10 @@ def _weights(model: Mapping[str, Any], name: str, found: Found) -> None:
     if model["odd"]:
         found.fault("model-odd", f"{path}: {model['odd']}", name, path=path)
     elif absent:
-        text = f"{path}: {len(absent)} weight files missing or empty, {absent[0]} first"
-        found.fault("model-incomplete", text, name, path=path)
+        text = f"{absent[0]} is missing or empty"
+        if len(absent) > 1:
+            text = f"{len(absent)} weight files missing or empty, {absent[0]} first"
+        found.fault("model-incomplete", f"{path}: {text}", name, path=path)
     elif model["foreign"] or model["cut"]:
         for fault, files in (("model-foreign", model["foreign"]), ("model-cut", model["cut"])):
             if files:
