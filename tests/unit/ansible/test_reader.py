@@ -83,9 +83,8 @@ def test_what_is_no_port_is_told_of_its_host_and_the_rest_is_read(tmp_path: Path
     path = inventory(tmp_path, ratio="ratio: 2.5\n      ansible_port: abc")
     done, found = read(path)
     assert done.returncode == 2
-    assert (
-        "host h2, key ansible_port: is no port (value: 'abc'); allowed: 1 to 65535" in done.stdout
-    )
+    said = " ".join(done.stdout.replace("''", "'").split())  # YAML's form of it in 2.18
+    assert "host h2, key ansible_port: is no port (value: 'abc'); allowed: 1 to 65535" in said
     assert [(p["host"], p["key"]) for p in found["unread"]] == [("h2", "ansible_port")]
     assert found["hosts"]["h1"]["vars"]["ansible_host"] == "192.0.2.11"
     assert "ansible_port" not in found["hosts"]["h2"]["vars"]
