@@ -14,7 +14,7 @@ import time
 from pathlib import PurePosixPath
 from typing import Any, Dict, List, Mapping, Optional, Tuple
 
-from opsctl.onhost import bundle, files, locks, logins, preflight, records
+from opsctl.onhost import bundle, files, locks, logins, preflight, records, unitfacts
 from opsctl.onhost.doctor.fault import mends
 from opsctl.onhost.preflight import Outside
 from opsctl.onhost.store import ZERO, Places, Refused, Store, replace_folder
@@ -78,13 +78,21 @@ def stage(
         "restart": restart,
         "problems": problems,
         "hints": mends(problems),
-        "warnings": _warnings(wanted),
+        "warnings": _warnings(wanted, starts),
     }
 
 
-def _warnings(wanted: Mapping[str, File]) -> List[str]:
-    user = str(json.loads(wanted["release.json"][1]).get("user") or "")
-    return [danger] if user and (danger := logins.warning(user)) else []
+def _warnings(wanted: Mapping[str, File], starts: bool) -> List[str]:
+    """A start is told of a driver by `problems`; what serves on would not come up again."""
+    manifest = json.loads(wanted["release.json"][1])
+    user = str(manifest.get("user") or "")
+    found = [logins.warning(user)] if user else []
+    if manifest.get("needs") and not starts and (waiting := unitfacts.waiting()):
+        found.append(
+            f"another driver waits for the next boot ({waiting}): what runs serves on, and a start "
+            "before that boot may fail; reboot when the host is drained"
+        )
+    return [one for one in found if one]
 
 
 def _audit(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any, List, Mapping, Optional, Sequence, Set, Tuple
 
+from opsctl.onhost import unitfacts
 from opsctl.onhost.doctor import smi, xid
 from opsctl.onhost.doctor.fault import FAIL, WARN, Fault, Finding, Found, table
 from opsctl.onhost.doctor.smi import cards_on_bus, out, state, version
@@ -140,9 +141,8 @@ def _driver(seen: Mapping[str, Any], found: Found) -> None:
 
 
 def _disk_version(seen: Mapping[str, Any], loaded: str, found: Found) -> None:
-    on_disk = out(seen, "module-version").strip().splitlines()[-1:]
-    if on_disk and loaded and numbers(on_disk[0]) and on_disk[0] != loaded:
-        found.fault("driver-waits", f"the kernel has {loaded}, on disk is {on_disk[0]}")
+    if told := unitfacts.told_waiting(loaded, out(seen, "module-version")):
+        found.fault("driver-waits", told)
 
 
 def _modules(seen: Mapping[str, Any]) -> Set[str]:

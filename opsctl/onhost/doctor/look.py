@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Dict, List, Mapping, Sequence
 
-from opsctl.onhost import gpubus, gpufacts, hostfacts, numa
+from opsctl.onhost import gpubus, gpufacts, hostfacts, numa, unitfacts
 from opsctl.onhost.asking import ask
 from opsctl.onhost.doctor import keeping, servicelook
 from opsctl.onhost.doctor.servicelook import strays
@@ -42,7 +42,7 @@ COMMANDS: Dict[str, Sequence[str]] = {
     "smi-p2p": ["nvidia-smi", "topo", "-p2p", "r"],
     "rocm": ["rocm-smi"],
     "fabric-version": ["nv-fabricmanager", "--version"],
-    "module-version": ["modinfo", "-F", "version", "nvidia"],
+    "module-version": list(unitfacts.MODULE),
     "nvcc": ["nvcc", "--version"],
     "kernel": ["journalctl", "-k", "-b", "--no-pager", "-o", "short-iso", "-n", "2000",
                f"--grep={KERNEL_WORDS}", "--case-sensitive=no"],

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from opsctl.onhost import logins, preflight
+from opsctl.onhost import logins, preflight, unitfacts
 from opsctl.onhost.preflight import Outside, check
 from opsctl.onhost.stage import stage
 from opsctl.onhost.store import Places, Refused, Store
@@ -232,6 +232,41 @@ def test_a_user_that_logind_takes_the_memory_of_is_told(
         manifest = json.dumps({"digest": A, "user": user}).encode()
         told = put(places, bundle(**{"release.json": (0o644, manifest)}), check=True)["warnings"]
         assert len(told) == count and all("enable-linger llm" in text for text in told)
+
+
+@pytest.mark.parametrize(
+    ("needs", "active", "on_disk", "told"),
+    [
+        ({"driver": "550.54.14"}, "active", "580.95.05", True),
+        ({"driver": "550.54.14"}, "active", "580.65.06", False),
+        ({"driver": "550.54.14"}, "active", "", False),  # no modinfo, or no such module
+        ({"driver": "550.54.14"}, "inactive", "580.95.05", False),  # its start is refused, or well
+        ({}, "active", "580.95.05", False),  # an engine on the CPU
+    ],
+)
+def test_a_driver_that_waits_for_a_boot_is_told_of_what_serves_on(
+    needs: dict[str, str],
+    active: str,
+    on_disk: str,
+    told: bool,
+    places: Places,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(preflight, "foretold", lambda *_: [])
+    monkeypatch.setattr(unitfacts, "driver", lambda: "580.65.06")
+    monkeypatch.setattr(unitfacts, "ask", lambda *_: {"out": f"{on_disk}\n"})
+    manifest = json.dumps({"digest": A, "needs": needs}).encode()
+    document = bundle(**{"release.json": (0o644, manifest)})
+    put(places, document)
+    store = Store("kimi", places)
+    store.unit_path.write_bytes(base64.b64decode(document["files"][0]["b64"]))
+    store.write_confirmed(A)
+    systemd: Any = Systemd(places, active)
+    found = stage(places, systemd, document, True)["warnings"]
+    words = (
+        "another driver waits for the next boot (the kernel has 580.65.06, on disk is 580.95.05)"
+    )
+    assert [words in text for text in found] == ([True] if told else [])
 
 
 def test_the_unit_is_judged_before_it_is_on_the_disk(places: Places) -> None:
