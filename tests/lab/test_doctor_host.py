@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import base64
 import json
+import shlex
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import pytest
 
+from opsctl.engine.compatibility import needs
 from tests.lab import guarding
 
 pytestmark = pytest.mark.lab
@@ -220,6 +222,44 @@ def test_planted_for_real(
 ) -> None:
     with planted(host, do, undo):
         assert set(found(host, **changes)) - usual == {fault}
+
+
+NVIDIA_SMI = "/usr/local/bin/nvidia-smi"
+LOST = "echo 'Unable to determine the device handle for GPU0000:21:00.0: Unknown Error'; exit 255"
+
+
+@pytest.mark.parametrize("on_bus", [False, True])
+@pytest.mark.parametrize(
+    ("answer", "told"),
+    [
+        ("kill -SEGV $$", {"driver-smi-broken": "nvidia-smi was ended by SIGSEGV"}),
+        ("exit 0", {"driver-smi-broken": "nvidia-smi ended with 0 and said nothing"}),
+        ("echo 'Failed to initialize NVML: Driver/library version mismatch'; exit 18",
+         {"driver-mismatch": "Failed to initialize NVML: Driver/library version mismatch"}),
+        (LOST, {"gpu-lost": "0000:21:00.0"}),
+    ],
+)  # fmt: skip
+def test_one_fault_where_nvidia_smi_tells_of_no_card(
+    host: Any, answer: str, told: dict[str, str], on_bus: bool
+) -> None:
+    """Whether the bus can be seen, or not, as in a container."""
+    do = f"printf '#!/bin/sh\\n%s\\n' {shlex.quote(answer)} > {NVIDIA_SMI}; chmod 755 {NVIDIA_SMI}"
+    undo = f"rm {NVIDIA_SMI}"
+    if on_bus:
+        do += "; for n in 0 1 2 3; do d=/root/pci/0000:${n}1:00.0; mkdir -p $d; "
+        do += "echo 0x10de > $d/vendor; echo 0x030200 > $d/class; done; mkdir -p /root/drv/nvidia; "
+        do += "echo 'NVRM version: NVIDIA UNIX x86_64 Kernel Module  580.95.05  Sun' "
+        do += "> /root/drv/nvidia/version; mount --bind /root/pci /sys/bus/pci/devices; "
+        do += "mount --bind /root/drv /proc/driver"
+        undo += "; umount /proc/driver /sys/bus/pci/devices; rm -r /root/pci /root/drv"
+    with planted(host, do, undo):
+        seen = found(host, needs=needs("0.5.9"), ranks=["TP0", "TP1"], gpus=None)
+    assert {one for one in seen if one.startswith(("driver", "gpu"))} == set(told)
+    (fault,) = told
+    assert told[fault] in seen[fault]
+    if fault == "gpu-lost":
+        where = "GPU 2 (0000:21:00.0)" if on_bus else "the GPU at 0000:21:00.0"
+        assert seen[fault] == f"{where} is lost"
 
 
 def test_limits_are_those_that_the_process_really_has(host: Any) -> None:
