@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 
 from opsctl.engine.compatibility import needs
+from opsctl.remote.start import sudo_refuses
 from tests.lab import guarding
 
 pytestmark = pytest.mark.lab
@@ -260,6 +261,17 @@ def test_one_fault_where_nvidia_smi_tells_of_no_card(
     if fault == "gpu-lost":
         where = "GPU 2 (0000:21:00.0)" if on_bus else "the GPU at 0000:21:00.0"
         assert seen[fault] == f"{where} is lost"
+
+
+def test_sudo_itself_tells_of_rules_that_it_cannot_read(host: Any) -> None:
+    """As it says it before "a password is required", which is not what is wrong."""
+    rules = "/etc/sudoers.d/bob"
+    do = f"useradd bob; printf 'bob ALL=(ALL) NOPASSWD: ALL\\nsyntax err ((\\n' > {rules}"
+    with planted(host, do, f"rm {rules}; userdel bob"):
+        said = host.sh("runuser -u bob -- sudo -n true 2>&1; true").stdout
+    refused = sudo_refuses("h1", "bob", "sudo", 1, said, False)
+    assert rules in refused.message and "syntax error" in refused.message, said
+    assert "visudo -c" in (refused.hint or "")
 
 
 def test_limits_are_those_that_the_process_really_has(host: Any) -> None:
