@@ -73,6 +73,12 @@ def test_services_are_stopped_only_for_what_needs_it() -> None:
     assert (fabric.reboot, fabric.services) == (False, ("kimi",))
     marks = step("h1", WISH, seen({**FOUND, "parts": []}))
     assert (marks.kind, marks.services) == ("upgrade", ())
+    beside = step("h1", WISH, seen({**FOUND, "parts": ["persistence", "companions"]}))
+    assert (beside.reboot, beside.services) == (False, ("kimi",))
+    lacks = "lacks nvidia-persistenced of its version, companions of its version"
+    assert beside.reason == f"driver 580.65.06 {lacks}"
+    daemon = step("h1", WISH, seen({**FOUND, "parts": ["persistence"]}))
+    assert (daemon.kind, daemon.services) == ("upgrade", ())
 
 
 def test_a_service_that_a_roll_has_left_parked_is_started_though_the_driver_is_there() -> None:
