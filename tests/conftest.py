@@ -19,6 +19,7 @@ from typing import Any
 import pytest
 
 LAB_SH = Path(__file__).resolve().parent.parent / "opsctl" / "lab" / "lab.sh"
+_booted: list[int] = []  # how many hosts this run has booted, each time
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -119,6 +120,7 @@ def ssh_config() -> str:
 
 def boot(count: int) -> list[LabHost]:
     """h1 … hCOUNT with fresh disks, whatever ran before."""
+    _booted.append(count)
     names = [f"h{i}" for i in range(1, count + 1)]
     # Ansible's SSH masters of hosts that were here before would answer for the new ones.
     masters = Path(ssh_config()).parent.parent / "cp"
@@ -130,10 +132,10 @@ def boot(count: int) -> list[LabHost]:
     return [LabHost(n) for n in names]
 
 
-def pytest_sessionfinish(session: pytest.Session) -> None:
-    """No hosts stay behind: the demo, and the next run, find the machine as these tests did."""
-    marks = (m.name for item in getattr(session, "items", ()) for m in item.iter_markers())
-    if not {"lab", "drill"}.isdisjoint(marks):
+def pytest_sessionfinish() -> None:
+    """No hosts stay behind: the demo, and the next run, find the machine as these tests did. Those
+    of another run that is at work are left alone."""
+    if _booted:
         _lab("down", check=False)
 
 
