@@ -319,6 +319,8 @@ def test_preflight_refuses_by_the_same_judgement(host: Any) -> None:
     model = {"path": MODEL, "served_name": "m", "draft_path": None}
     with planted(host, SILENT, f"umount -l {MODEL}; systemctl stop stray"):
         problems = staged(host, "silent", model=model)
+        facts = guarding.call(host, "facts", "--model", MODEL, "--service", "kimi")
+    assert f"{MODEL} does not answer" in facts["model"]["silent"]
     assert any(f"{MODEL} does not answer" in text for text in problems), problems
     with planted(host, f"mv {MODEL}/config.json /srv/c", f"mv /srv/c {MODEL}/config.json"):
         problems = staged(host, "odd", model=model)
