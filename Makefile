@@ -43,6 +43,7 @@ demo: setup lab-packages
 	bash tools/demo.sh
 
 drills: setup lab-packages
+	bash tools/packages.sh rpm createrepo-c
 	bash tools/cpu_engine.sh 0.5.9 $(ENGINES)/0.5.9
 	bash tools/cpu_engine.sh 0.5.23 $(ENGINES)/0.5.23
 	pytest -m drill --ignore=tests/postdeploy --ignore=tests/drills/test_dnf_host.py tests

@@ -286,12 +286,14 @@ def test_half_installed_packages_are_told_and_mended_where_allowed(machine: Mach
     assert machine.host.sh("dpkg --audit").stdout == ""
 
 
-def test_a_package_torn_while_it_was_unpacked_is_brought_anew(machine: Machine) -> None:
-    """As a power cut leaves it: `dpkg --configure -a` is silent about it and mends nothing."""
+@pytest.mark.parametrize("state", ["half-installed", "unpacked"])
+def test_a_package_torn_while_it_was_unpacked_is_brought_anew(machine: Machine, state: str) -> None:
+    """As a power cut leaves it: `dpkg --configure -a` is silent about it, or refuses to go on, and
+    mends nothing."""
     name, ask = "cuda-toolkit-13-0", {"toolkits": ["13.0"], "default": "", "check": False}
     key = with_key({"url": machine.repository.url("good"), "key": machine.key("good")}, "")
     machine.host.sh(
-        f"sed -i '/^Package: {name}$/,/^$/s/^Status: .*/Status: install reinstreq half-installed/' "
+        f"sed -i '/^Package: {name}$/,/^$/s/^Status: .*/Status: install reinstreq {state}/' "
         "/var/lib/dpkg/status; rm -r /usr/local/cuda-13.0"
     )
     for allowed, problems in ((False, 1), (True, 0)):

@@ -83,8 +83,14 @@ class Apt:
     repair_command = "dpkg --configure -a"
 
     def repair(self) -> None:
-        run(["dpkg", "--configure", "-a", "--force-confdef", "--force-confold"], QUIET)
+        refused: Optional[Refused] = None
+        try:
+            run(["dpkg", "--configure", "-a", "--force-confdef", "--force-confold"], QUIET)
+        except Refused as error:  # of one that was being unpacked, it may say so and end badly
+            refused = error
         torn = audit(run(["dpkg", "--audit"]))  # in the middle of unpacking: only a new copy mends
+        if refused and not torn:
+            raise refused
         if torn:
             again = ["install", "--reinstall", "--allow-change-held-packages", *torn]
             run([*_GET, *again], QUIET)
