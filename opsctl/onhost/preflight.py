@@ -5,20 +5,17 @@ from __future__ import annotations
 import grp
 import os
 import pwd
-import re
 import shutil
 import stat
 import tempfile
-from contextlib import suppress
 from pathlib import Path
-from typing import Any, Dict, List, Mapping, Optional, Sequence, Set, Tuple
+from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
-from opsctl.onhost import hostfacts, occupied, storage, zero
+from opsctl.onhost import hostfacts, listeners, occupied, storage, zero
 from opsctl.onhost.doctor.fault import mends
 from opsctl.onhost.store import ZERO, Refused, Store
 from opsctl.onhost.systemd import Systemd
 
-TABLES = ("/proc/net/tcp", "/proc/net/tcp6")
 LEAST_FREE = 4 << 20  # bytes; a run writes far less
 
 
@@ -97,27 +94,20 @@ class Outside:
         return returned.problems(must, store.places, systemd)
 
     def port_holder(self, address: Mapping[str, Any], *but: str) -> str:
-        """Who listens on the port, "" if nobody does, or only a unit of `but`. After a SIGKILL an
-        orphan of the engine may hold it; the new engine would find out after the whole load."""
+        """Who listens where the engine is to listen, "" if nobody does, or only units of `but`.
+        After a SIGKILL an orphan of the engine may hold it; the new engine would find out after
+        the whole load."""
         port = int(address.get("port") or 0)
-        if not port:
-            return ""
-        for table in TABLES:
-            inode = listening_inode(_text(table), port)
-            if inode:
-                pid = _owner(inode)
-                group = _text(f"/proc/{pid}/cgroup") if pid else ""
-                users_own = "/user@" in group  # a user's own systemd may have units of our names
-                if any(f"/{unit}" in group for unit in but if unit and not users_own):
-                    return ""
-                return _holder(int(pid)) if pid else "another process"
-        return ""
-
-
-def _text(path: str) -> str:
-    try:
-        return Path(path).read_text(errors="replace")
-    except OSError:  # it ended meanwhile
+        host = str(address.get("host") or "0.0.0.0")
+        for inode, at in listeners.of_host().items() if port else ():
+            if at.port != port or not listeners.meets(host, at):
+                continue
+            pid = listeners.owner(inode)
+            group = hostfacts.read(f"/proc/{pid}/cgroup") if pid else ""
+            users_own = "/user@" in group  # a user's own systemd may have units of our names
+            if any(f"/{unit}" in group for unit in but if unit and not users_own):
+                continue
+            return _holder(int(pid)) if pid else "another process"
         return ""
 
 
@@ -127,47 +117,10 @@ def _holder(pid: int) -> str:
 
     above = pid
     while above > 1:
-        if running.is_server(_text(f"/proc/{above}/cmdline").split("\0")[:-1]):
+        if running.is_server(hostfacts.read(f"/proc/{above}/cmdline").split("\0")[:-1]):
             return owners.told(above, True)
         above = owners.parent(above)
     return owners.told(pid, False)
-
-
-def listening_inode(table: str, port: int) -> str:
-    """Inode of the socket that listens on `port`, from the text of /proc/net/tcp; "" if none."""
-    return next((inode for inode, at in listening(table).items() if at == port), "")
-
-
-def listening(table: str) -> Dict[str, int]:
-    """Inode → port of the sockets that listen, from the text of /proc/net/tcp."""
-    found = {}
-    for line in table.splitlines()[1:]:
-        part = line.split()
-        if len(part) > 9 and part[3] == "0A":  # LISTEN; local address as HEX:PORT
-            found[part[9]] = int(part[1].rsplit(":", 1)[1], 16)
-    return found
-
-
-def listeners() -> Dict[str, int]:
-    """Inode → port of every socket of this host that listens."""
-    return {inode: port for table in TABLES for inode, port in listening(_text(table)).items()}
-
-
-def _owner(inode: str, proc: Path = Path("/proc")) -> str:
-    """PID of the process that holds the socket. What ends meanwhile is passed over: a process, and
-    one of the many connections of a server that is at work, which must not hide the rest."""
-    return next((p.name for p in proc.glob("[0-9]*") if inode in sockets(p)), "")
-
-
-def sockets(process: Path) -> Set[str]:
-    """Inodes of the sockets that a process (its folder in /proc) has open."""
-    found = set()
-    with suppress(OSError):
-        for entry in os.scandir(str(process / "fd")):
-            with suppress(OSError):
-                match = re.fullmatch(r"socket:\[(\d+)\]", os.readlink(entry.path))
-                found |= {match[1]} if match else set()
-    return found
 
 
 def check(store: Store, systemd: Systemd, outside: Outside, digest: str) -> None:

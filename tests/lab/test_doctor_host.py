@@ -274,6 +274,19 @@ def test_sudo_itself_tells_of_rules_that_it_cannot_read(host: Any) -> None:
     assert "visudo -c" in (refused.hint or "")
 
 
+def test_neighbours_that_are_no_engine(host: Any, usual: set[str]) -> None:
+    """A router before an engine on loopback, a benchmark, somebody who reads its log."""
+    at = {"address": {"host": "127.0.0.1", "port": 31999}}
+    router = f"{STRAY} python3 -m http.server --bind {host.address} 31999"
+    others = (
+        "systemd-run --quiet --unit=stray2 bash -c 'touch /tmp/sglang.log; sleep 300 & "
+        "(exec -a sglang.bench_serving sleep 300) & (exec -a sglang_router sleep 300) & "
+        "exec tail -f /tmp/sglang.log'"
+    )
+    with planted(host, f"{router}; {others}; sleep 1", "systemctl stop stray stray2"):
+        assert set(found(host, **at)) - usual == set()
+
+
 def test_limits_are_those_that_the_process_really_has(host: Any) -> None:
     """The unit asks for nothing: what its process got, hangs on the machine the lab runs on."""
     limits = host.sh(f"cat /proc/{PID}/limits").stdout

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
-from opsctl.onhost import hostfacts
+from opsctl.onhost import hostfacts, listeners
 from opsctl.onhost.doctor import folders, smi, units
 from opsctl.onhost.doctor.fault import FAIL, WARN, Fault, Finding, Found, table
 from opsctl.onhost.doctor.host import gib
@@ -112,7 +112,7 @@ def _container(files: Mapping[str, str]) -> Mapping[str, Tuple[Optional[int], Op
 def _port(service: Mapping[str, Any], strays: Sequence[Mapping[str, Any]], found: Found) -> None:
     """An orphan that holds the port is told as one."""
     name, port = service["service"], (service["manifest"].get("address") or {}).get("port")
-    if service["port_holder"] and not any(port in stray["ports"] for stray in strays):
+    if service["port_holder"] and not any(_in_the_way(stray, service) for stray in strays):
         text = f"port {port} is held by {service['port_holder']}"
         found.fault("port-taken", text, name, port=port)
     if service["manifest"].get("user") and service["user"] is None:
@@ -165,6 +165,14 @@ def _gpu_memory(seen: Mapping[str, Any], found: Found) -> None:
             found.fault("gpu-memory", text, gpu=card["index"])
 
 
+def _in_the_way(stray: Mapping[str, Any], service: Mapping[str, Any]) -> bool:
+    """Whether it listens where the service is to listen."""
+    wanted = service["manifest"].get("address") or {}
+    host = str(wanted.get("host") or "0.0.0.0")
+    places = (listeners.Place(*at) for at in stray["at"])
+    return any(at.port == wanted.get("port") and listeners.meets(host, at) for at in places)
+
+
 def _orphan(
     stray: Mapping[str, Any],
     services: Sequence[Mapping[str, Any]],
@@ -175,8 +183,8 @@ def _orphan(
     """`taken`: those of the `holders` that are on a service's cards. What is in nobody's way keeps
     no release from starting."""
     pid = stray["pid"]
-    ports = {(one["manifest"].get("address") or {}).get("port") for one in services}
-    own = [f"port {port}" for port in stray["ports"] if port in ports]
+    own = [f"port {one['manifest']['address']['port']}" for one in services
+           if _in_the_way(stray, one)]  # fmt: skip
     held = sum(one["memory"] for one in holders if one["pid"] == pid)
     has = [*own, *([f"{gib(held)} of GPU memory"] if held else [])]
     text = f"process {pid} ({stray['comm']}) in {stray['unit'] or 'no unit'}"

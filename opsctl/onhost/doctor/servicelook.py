@@ -16,11 +16,12 @@ from typing import Any, Dict, List, Mapping, Optional, Sequence
 from opsctl.onhost import (
     collect,
     hostfacts,
+    listeners,
     locks,
     logins,
     modelcheck,
     modelfiles,
-    preflight,
+    running,
     storage,
 )
 from opsctl.onhost.doctor import access
@@ -28,7 +29,7 @@ from opsctl.onhost.preflight import Outside
 from opsctl.onhost.store import ZERO, Places, Refused, Store
 from opsctl.onhost.systemd import Systemd, UnitState
 
-_ENGINE = re.compile(rb"sglang[._/:]|sglang::")
+_TITLE = re.compile(r"sglang::|sglang\.launch_server")
 TEXTS = (".json", ".model", ".txt", ".jinja", ".tiktoken", ".py")  # beside the weights
 SHOWN = ("Id", "ActiveState", "NeedDaemonReload", "DropInPaths", "UnitFileState", "NRestarts",
          "ExecMainStatus")  # fmt: skip
@@ -166,12 +167,9 @@ def model(path: str, least: Optional[int] = None) -> Optional[Dict[str, Any]]:
         "path": path,
         "exists": os.path.exists(path),
         "folder": there,
-        "config": modelcheck.config(path) if there else "",
-        "odd": modelcheck.wanted(path)[1] if there else "",
-        "missing": modelcheck.missing(path),
+        **modelcheck.seen(path, least, not heads.told),
         "foreign": heads.foreign,
         "cut": heads.cut,
-        "short": modelcheck.short(path, least, not heads.told) if there else "",
         "unindexed": modelcheck.unindexed(path),
         "access": access.modes([path, *(os.path.join(path, name) for name in read)]),
     }
@@ -230,23 +228,20 @@ def _named(line: str) -> str:
 
 
 def strays(found: Sequence[Mapping[str, Any]]) -> List[Dict[str, Any]]:
-    """Processes of an engine that belong to no service: {"pid", "comm", "unit", "ports"}, the last
-    those that it listens on. Command lines are looked into, not told: people put keys there."""
+    """Processes of an engine that belong to no service: {"pid", "comm", "unit", "at"}, the last
+    [address, port] of each place where it listens. Command lines are looked into, not told: people
+    put keys there. A router, a benchmark or a `tail` of its log is no engine."""
     ours = {pid for service in found for pid in service["pids"]}
-    strays, listeners = [], preflight.listeners()
+    strays, places = [], listeners.of_host()
     for entry in os.listdir("/proc"):
         if not entry.isdigit() or int(entry) in ours or int(entry) == os.getpid():
             continue
         comm = hostfacts.read(f"/proc/{entry}/comm").strip()
-        try:
-            words = Path("/proc", entry, "cmdline").read_bytes().split(b"\0")[:4]
-        except OSError:
-            continue
-        if comm.startswith("sglang") or any(
-            word.startswith(b"sglang.launch_server") or _ENGINE.match(word) for word in words
-        ):
+        argv = hostfacts.read(f"/proc/{entry}/cmdline").split("\0")[:-1]
+        titles = (comm, *argv[:1])  # its processes give themselves names
+        if running.is_server(argv) or any(_TITLE.match(title) for title in titles):
             group = hostfacts.read(f"/proc/{entry}/cgroup").strip().rpartition("/")[2]
-            sockets = preflight.sockets(Path("/proc", entry))
-            ports = sorted({listeners[inode] for inode in sockets & set(listeners)})
-            strays.append({"pid": int(entry), "comm": comm, "unit": group, "ports": ports})
+            own = listeners.sockets(Path("/proc", entry)) & set(places)
+            at = sorted({places[inode] for inode in own})
+            strays.append({"pid": int(entry), "comm": comm, "unit": group, "at": at})
     return sorted(strays, key=lambda stray: int(stray["pid"]))

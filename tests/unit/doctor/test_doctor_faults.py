@@ -147,7 +147,12 @@ def lost(line: str, others: bool) -> Plant:
 
 def stray(port: int) -> Plant:
     """An engine of nobody's that listens there."""
-    one = {"pid": 900, "comm": "sglang::schedul", "unit": "session-3.scope", "ports": [port]}
+    one = {
+        "pid": 900,
+        "comm": "sglang::schedul",
+        "unit": "session-3.scope",
+        "at": [["0.0.0.0", port]],
+    }
     return put("strays", [one])
 
 

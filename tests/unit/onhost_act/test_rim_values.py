@@ -127,18 +127,6 @@ def test_where_a_hand_made_unit_listens(unit: str, address: dict[str, Any] | Non
     assert zero.address(unit) == address
 
 
-TCP = """\
-  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode
-   0: 0100007F:7530 00000000:0000 0A 00000000:00000000 00:00000000 00000000  0 0 4242 1 0 100 0
-   1: 0100007F:7530 0100007F:9C40 01 00000000:00000000 00:00000000 00000000  0 0 4243 1 0 100 0
-"""
-
-
-def test_who_listens_on_a_port() -> None:
-    assert preflight.listening_inode(TCP, 30000) == "4242"
-    assert preflight.listening_inode(TCP, 40000) == ""  # a connection, not a listener
-
-
 class Idle:
     def __init__(self, up: bool = False) -> None:
         self.active = "active" if up else "inactive"
