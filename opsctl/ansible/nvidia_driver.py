@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from ansible.errors import AnsibleConnectionFailure
 from opsctl.ansible import typed
 from opsctl.ansible.action import Action, outcome
 from opsctl.ansible.compatibility import least_drivers
-from opsctl.ansible.target.driverplan import ROLL
+from opsctl.ansible.target.driverplan import ALLOW_REBOOT, ROLL
 from opsctl.ansible.target.repository import wrong
 from opsctl.errors import OpsctlError, Problem, SpecError
 
@@ -26,7 +27,7 @@ class ActionModule(Action):
     def act(self) -> dict[str, Any]:
         given = self.given("nvidia_driver")
         args = driver_args(given) | {"check": self.check}
-        args["roll"] = typed.beside(sys.argv, "deploy.yml", "upgrade_driver.yml") or ROLL
+        args |= rolls(sys.argv, given["allow_reboot"])
         found = self.program("nvidia_driver", args)
         if found["problems"] or not found["reboot"]:
             return self._told(found)
@@ -87,6 +88,16 @@ def driver_args(given: dict[str, Any]) -> dict[str, Any]:
     return plain | {"repository": with_key(plain["repository"], "nvidia_driver_repository")}
 
 
+def rolls(argv: Sequence[str], allow_reboot: bool) -> dict[str, str]:
+    """How the playbook is typed that upgrades drivers host by host, for a run of `argv`. A reboot
+    is refused by it too, unless it is allowed."""
+    found = {"roll": typed.beside(argv, "deploy.yml", "upgrade_driver.yml") or ROLL}
+    if not allow_reboot:
+        more = typed.beside([*argv, *ALLOW_REBOOT.split()], "deploy.yml", "upgrade_driver.yml")
+        found["roll_rebooting"] = more or f"{ROLL} {ALLOW_REBOOT}"
+    return found
+
+
 def with_key(repository: dict[str, Any], variable: str) -> dict[str, Any]:
     """The key's file is read here; one by its address is fetched by the host. Raises SpecError."""
     named = repository | {"variable": variable}
@@ -118,6 +129,6 @@ def refusal(reasons: list[str]) -> dict[str, Any]:
     """What a host needs on which no service runs, and that nobody has allowed."""
     return {
         "failed": True,
-        "msg": f"a reboot is needed: {'; '.join(reasons)}. Allow it with "
-        "-e nvidia_driver_allow_reboot=true, or reboot the host and deploy again",
+        "msg": f"a reboot is needed: {'; '.join(reasons)}. Allow it with {ALLOW_REBOOT}, or reboot "
+        "the host and deploy again",
     }

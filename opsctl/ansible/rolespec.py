@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
-from ansible.module_utils.parsing.convert_bool import BOOLEANS
+from ansible.module_utils.parsing.convert_bool import BOOLEANS, BOOLEANS_FALSE, BOOLEANS_TRUE
 
 from opsctl.errors import Problem, SpecError
 from opsctl.paths import share
@@ -67,8 +67,19 @@ def converted(values: Mapping[str, Any], loader: Any) -> dict[str, Any]:
 
 def _validated(key: str, value: Any, spec: dict[str, Any]) -> Any:
     """Nothing is the empty text where that is the default: Ansible's versions differ in it."""
-    given = "" if value is None and spec.get("default") == "" else value
+    given = "" if value is None and spec.get("default") == "" else _chosen(value, spec)
     return ArgumentSpecValidator({key: spec}).validate({key: given})
+
+
+def _chosen(value: Any, spec: Mapping[str, Any]) -> Any:
+    """Of choices that say yes or no in several words the first that means the same, quoted or
+    not."""
+    if not isinstance(value, str | int):
+        return value
+    for words in (BOOLEANS_TRUE, BOOLEANS_FALSE):
+        if str(value).lower() in words:
+            return next((c for c in spec.get("choices", ()) if c.lower() in words), value)
+    return value
 
 
 def judged(key: str, value: Any, spec: dict[str, Any]) -> list[str]:
@@ -111,9 +122,9 @@ def _entries(value: Any, elements: str | None) -> list[Any]:
 
 
 def _of_choice(value: Any, choices: Sequence[str]) -> str:
-    """The empty choice is told as what it means, words of yes or no as one, and a word without
-    quotes as what YAML has made of it."""
-    named = [one for one in choices if one]
+    """The empty choice is told as what it means, of several words of yes or no the first, and a
+    word without quotes as what YAML has made of it."""
+    named = [one for one in choices if one and _chosen(one, {"choices": choices}) == one]
     switch = all(one.lower() in BOOLEANS for one in named)
     allowed = "yes or no" if switch else f"one of {', '.join(named)}"
     empty = ', or "" to leave it alone' if "" in choices else ""

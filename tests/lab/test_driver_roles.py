@@ -212,7 +212,7 @@ def test_a_driver_in_use_is_not_replaced(machine: Machine) -> None:
         "touch /dev/nvidia0; systemd-run -q --unit sglang-kimi sh -c 'exec sleep 99 </dev/nvidia0'"
     )
     machine.host.sh(hold)
-    words = ("driver 580.65.06 is in use by sleep", "playbooks/upgrade_driver.yml")
+    words = ("driver 580.65.06 is in use by sleep", "a reboot)", "playbooks/upgrade_driver.yml")
     machine.refused(*words, version="580.95.05")
     assert set(machine.versions().values()) == {"580.65.06-1"}
     machine.host.sh("systemctl stop sglang-kimi; rm /dev/nvidia0")

@@ -72,7 +72,7 @@ def test_deploy_replaces_no_driver_under_services_that_serve(fleet: Fleet, more:
     done = fleet.play("deploy.yml", *more, nvidia_driver_version=SECOND, **REBOOT)
     text = said(done)
     assert done.returncode == 2
-    words = f"driver {FIRST} is in use by {SERVICE} (active) and is not replaced under it: "
+    words = f"driver {FIRST} is in use by {SERVICE} (active) and is not replaced under it (due: "
     assert text.count(words) >= 2  # of both hosts
     book = share() / "playbooks" / "upgrade_driver.yml"
     assert f"ansible-playbook -i {fleet.folder / 'inventory'} {book} -e '" in text

@@ -51,6 +51,7 @@ def install(
     plan.refuse_too_old(version, args.get("needs") or [])
     fetch = bool(args.get("fetch"))
     before, held = manager.pinned(), [n for n in manager.held() if plan.of_family(n)]
+    others = _of_others(held, found["installed"])
     manager.pin(Host(check=False), version)
     try:
         manager.unhold(held)  # apt moves no held package that it is not told by name
@@ -59,12 +60,26 @@ def install(
         if plan.driver_of(manager.installed()) == have:
             manager.unpin(before)
             manager.hold(held)
+        else:
+            manager.hold(_still(others, manager))
         raise
+    manager.hold(held if fetch else _still(others, manager))
     if fetch:
         manager.unpin(before)
-        manager.hold(held)
         return
     host.changed("driver", f"{have or 'none'}\n", _asked(args, parts))
+
+
+def _of_others(held: List[str], installed: Mapping[str, str]) -> List[str]:
+    """Holds that are not the role's: it holds the driver's own packages alone."""
+    own = set(plan.own(installed))
+    return [name for name in held if name.partition(":")[0] not in own]
+
+
+def _still(names: List[str], manager: Manager) -> List[str]:
+    """Of held packages (NAME, NAME:ARCHITECTURE) those that are still there."""
+    installed = manager.installed()
+    return [name for name in names if name.partition(":")[0] in installed]
 
 
 def _asked(args: Mapping[str, Any], parts: List[str]) -> str:
@@ -127,7 +142,8 @@ def _first(
 def companions(manager: Manager, found: Dict[str, Any], parts: List[str], used: bool) -> List[str]:
     """Parts beside `parts`: of the packages that stand beside the driver with another's version
     those that the repository is known to hold in the driver's. While somebody uses the driver only
-    its persistence; the others are told. What is to come stands in found["companions"]."""
+    its persistence; the others are told. What is to come stands in found["companions"], what waits
+    for the driver to be free in found["waiting"]."""
     have, wanted = plan.driver_of(found["installed"]), {}
     for name in plan.strays(found["installed"]):
         if re.fullmatch(plan.FABRIC, name):
@@ -136,7 +152,8 @@ def companions(manager: Manager, found: Dict[str, Any], parts: List[str], used: 
         if fitting:
             wanted[name] = fitting[0]
     own = [name for name in wanted if re.fullmatch(plan.PERSISTENCE, name)]
-    others = {} if used else {n: v for n, v in wanted.items() if n not in own}
-    found["companions"] = others
+    beside = {n: v for n, v in wanted.items() if n not in own}
+    others = {} if used else beside
+    found["companions"], found["waiting"] = others, beside if used else {}
     more = ["persistence"] if own and "persistence" not in parts else []
     return more + (["companions"] if others else [])

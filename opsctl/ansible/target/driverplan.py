@@ -17,7 +17,10 @@ _WITNESSES = (
     r"cuda-drivers(-\d+)?|nvidia-driver(-\d+)?(-server)?(-open)?",
     r"nvidia-kernel-dkms|kmod-nvidia-latest-dkms|nvidia-dkms-\d+(-server)?",
 )
-_OLDEST = 400  # no driver branch of today is lower; other NVIDIA packages' versions are
+# 580.95.05, 550.1: no driver branch of today is below 400. Versions of other NVIDIA packages are
+# lower, or dates (20220217+3, of Debian's nvidia-installer-cleanup and the like).
+_VERSION = re.compile(r"[4-9]\d\d\.\d")
+ALLOW_REBOOT = "-e nvidia_driver_allow_reboot=true"
 ROLL = "ansible-playbook playbooks/upgrade_driver.yml"  # where nobody has told how it is typed
 PARKED = "parked"
 # No such part is replaced under a process or service that uses it.
@@ -60,8 +63,14 @@ def of_driver(installed: Mapping[str, str]) -> Dict[str, str]:
     return {
         name: version
         for name, version in installed.items()
-        if of_family(name) and (order(upstream(version)) or (0,))[0] >= _OLDEST
+        if of_family(name) and _VERSION.match(upstream(version))
     }
+
+
+def own(installed: Mapping[str, str]) -> List[str]:
+    """The driver's own packages: those that have its version."""
+    have = driver_of(installed)
+    return sorted(name for name, v in of_driver(installed).items() if upstream(v) == have)
 
 
 def strays(installed: Mapping[str, str]) -> Dict[str, str]:
@@ -165,16 +174,36 @@ def busy(
 def refuse_in_use(
     users: Sequence[Mapping[str, Any]],
     parts: Sequence[str],
-    have: Optional[str],
+    found: Mapping[str, Any],
     args: Mapping[str, Any],
 ) -> None:
-    """No part of a driver is replaced under what uses it. `have`: the driver that is installed or
-    loaded; without any there is nothing to replace. Raises Refused."""
-    if users and have and set(parts) & _USED:
+    """No part of a driver is replaced under what uses it. Without a driver that is installed or
+    loaded there is nothing to replace. Raises Refused."""
+    used = found["loaded"] or driver_of(found["installed"])  # what is used is what is loaded
+    if users and used and set(parts) & _USED:
+        due, reboot = _due(parts, found, args)
         raise Refused(
-            f"driver {have} is in use by {named(users)} and is not replaced under it: "
-            f"{way(users, args)}"
+            f"driver {used} is in use by {named(users)} and is not replaced under it (due: "
+            f"{', '.join(due)}): {way(users, args, reboot)}"
         )
+
+
+def _due(
+    parts: Sequence[str], found: Mapping[str, Any], args: Mapping[str, Any]
+) -> Tuple[List[str], bool]:
+    """What is to be done to a driver that is used, and whether a reboot is among it."""
+    coming = args["version"] or args["branch"] + ".*"
+    have = coming if "driver" in parts else driver_of(found["installed"])
+    due = [f"driver {coming}"] if "driver" in parts else []
+    due += [f"fabric manager {have}"] if "fabric" in parts else []
+    beside = [*(found.get("companions") or ()), *(found.get("waiting") or ())]
+    due += [f"{name} {have}" for name in sorted(beside)]
+    moves, reasons = bool("driver" in parts and found["loaded"]), reboot_reasons(found)
+    if moves:  # from whichever is installed now
+        due.append("a reboot")
+    elif reasons:
+        due.append(f"a reboot, since {'; '.join(reasons)}")
+    return due, moves or bool(reasons)
 
 
 def of_opsctl(user: Mapping[str, Any]) -> bool:
@@ -192,17 +221,21 @@ def _named(user: Mapping[str, Any]) -> str:
     return f"{user['name']} (PID {user['pid']}{', ' + user['unit'] if user['unit'] else ''})"
 
 
-def way(users: Sequence[Mapping[str, Any]], args: Mapping[str, Any]) -> str:
+def way(users: Sequence[Mapping[str, Any]], args: Mapping[str, Any], reboot: bool) -> str:
     """What to type. Services of opsctl the playbook stops that takes host after host; `args`:
-    "roll", that playbook as it is typed."""
+    "roll", that playbook as it is typed, and "roll_rebooting", where nobody has allowed a reboot,
+    as it is typed if that is due."""
+    allowing = bool(reboot and args.get("roll_rebooting"))
+    typed = args["roll_rebooting"] if allowing else args.get("roll") or ROLL
     strangers = [user for user in users if not of_opsctl(user)]
-    roll = f"host by host, behind doctor and gates, it is done by: {args.get('roll') or ROLL}"
+    roll = f"host by host, behind doctor and gates, it is done by: {typed}"
     if not strangers:
         return roll
     units = sorted({user["unit"] for user in strangers if user["unit"]})
     first = [f"systemctl stop {' '.join(units)}"] if units else []
     first += [f"end PID {user['pid']}" for user in strangers if not user["unit"]]
-    return f"{'; '.join(first)}; then {'deploy again' if strangers == list(users) else roll}"
+    again = "deploy again" + (f" with {ALLOW_REBOOT}" if allowing else "")
+    return f"{'; '.join(first)}; then {again if strangers == list(users) else roll}"
 
 
 def chosen(name: str, versions: Sequence[str], wish: Mapping[str, Any], url: str) -> str:

@@ -32,7 +32,8 @@ def main(args: Dict[str, Any]) -> Dict[str, Any]:
     """`args`: branch ("" asks for nothing), version ("" for any of it), repository {url, key, b64,
     fingerprint}, fabric_manager ("auto", "yes", "no"), persistence, hold, allow_downgrade,
     allow_repair, needs (of the engines: [{"service", "engine", "driver": the least}]),
-    without_gpus (services), roll (how upgrade_driver.yml is typed), check. Of that playbook, which
+    without_gpus (services), roll (how upgrade_driver.yml is typed), roll_rebooting (the same, where
+    no reboot is allowed yet and one is due), check. Of that playbook, which
     stops opsctl's services before the packages move: `stopping`, they count as stopped; `rolling`,
     those that are parked are its own; `fetch`, the packages are fetched, and nothing is installed.
 
@@ -64,8 +65,7 @@ def _converge(host: Host, args: Dict[str, Any]) -> Dict[str, Any]:
     using = plan.busy(found["users"], found["services"], args.get("without_gpus") or ())
     if "driver" not in parts:
         parts += packages.companions(manager, found, parts, bool(using))
-    have = plan.driver_of(found["installed"]) or found["loaded"]
-    plan.refuse_in_use(using, parts, have, args)
+    plan.refuse_in_use(using, parts, found, args)
     url = url_of(args["repository"], known)
     key = key_of(args["repository"], url)
     fresh = manager.repository(host, url, key)
@@ -103,7 +103,7 @@ def _settled(
     if reasons and using:
         problems.append(
             f"a reboot is needed ({'; '.join(reasons)}), and it would end {plan.named(using)}: "
-            f"{plan.way(using, args)}"
+            f"{plan.way(using, args, reboot=True)}"
         )
     return {
         **host.result(
@@ -169,9 +169,10 @@ def _reach_bridges(host: Host) -> None:
 
 
 def _hold(host: Host, manager: Manager, installed: Mapping[str, str]) -> None:
-    """Also what has another driver's version: a system's upgrade must not move that either."""
+    """The driver's own packages. What stands beside it is of others, and so are its holds: they are
+    neither put nor released."""
     held = set(manager.held())
-    loose = sorted(name for name in plan.of_driver(installed) if name not in held)
+    loose = [name for name in plan.own(installed) if name not in held]
     if loose and host.changed("held packages", "", "".join(f"{name}\n" for name in loose)):
         manager.hold(loose)
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from opsctl.ansible import nvidia_driver as role
 from opsctl.ansible.compatibility import least_drivers
 from opsctl.ansible.target import driverfacts, driverpackages, driverplan, nvidia_driver
 from opsctl.ansible.target.converge import Host, Refused
@@ -143,25 +144,45 @@ TYPED = "ansible-playbook -i inv playbooks/upgrade_driver.yml"
 @pytest.mark.parametrize(
     ("users", "words"),
     [
-        ([OURS], "(PID 7, sglang-kimi.service) and is not replaced under it: {}"),
-        ([WAITS], "in use by sglang-kimi.service (activating) and is not replaced under it: {}"),
-        ([OTHER], "systemctl stop train.service; then deploy again"),
-        ([ALONE], "end PID 9; then deploy again"),
+        ([OURS], "(PID 7, sglang-kimi.service) and is not replaced under it (due: {due}): {}"),
+        ([WAITS], "580.95.05 is in use by sglang-kimi.service (activating) and is not replaced"
+                  " under it (due: {due}): {}"),
+        ([OTHER], "systemctl stop train.service; then deploy again{more}"),
+        ([ALONE], "end PID 9; then deploy again{more}"),
         ([WAITS, OTHER, ALONE], "systemctl stop train.service; end PID 9; then {}"),
     ],
-)
+)  # fmt: skip
 def test_a_driver_in_use_is_refused_by_the_unit_that_uses_it(
     users: list[dict[str, Any]], words: str
 ) -> None:
-    told = words.format(f"host by host, behind doctor and gates, it is done by: {TYPED}")
-    asked = {"roll": TYPED}
-    for part in ("driver", "fabric", "companions"):
+    allow = " -e nvidia_driver_allow_reboot=true"
+    asked = wish(roll=TYPED, roll_rebooting=TYPED + allow)
+    found = facts(DEBIAN, loaded="580.95.05", companions={"nvidia-settings": "580.95.05-1"})
+    for part, reboot, due in (
+        ("driver", True, "driver 580.*, nvidia-settings 580.*, a reboot"),
+        ("fabric", False, "fabric manager 580.95.05, nvidia-settings 580.95.05"),
+        ("companions", False, "nvidia-settings 580.95.05"),
+    ):
+        more = allow if reboot else ""
+        roll = f"host by host, behind doctor and gates, it is done by: {TYPED}{more}"
         with pytest.raises(Refused) as refused:
-            driverplan.refuse_in_use(users, [part], "580.95.05", asked)
-        assert str(refused.value).endswith(told)
-    driverplan.refuse_in_use(users, ["headers", "persistence"], "580.95.05", asked)
-    driverplan.refuse_in_use(users, ["driver"], None, asked)  # there is nothing to replace
-    driverplan.refuse_in_use([], ["driver", "fabric"], "580.95.05", asked)
+            driverplan.refuse_in_use(users, [part], found, asked)
+        again = f" with{more}" if reboot else ""
+        assert str(refused.value).endswith(words.format(roll, due=due, more=again))
+    driverplan.refuse_in_use(users, ["headers", "persistence"], found, asked)
+    driverplan.refuse_in_use(users, ["driver"], facts({}), asked)  # there is nothing to replace
+    driverplan.refuse_in_use([], ["driver", "fabric"], found, asked)
+
+
+def test_how_the_roll_is_typed_where_a_reboot_is_not_allowed_yet() -> None:
+    run = ["ansible-playbook", "-i", "inv", "playbooks/deploy.yml", "--check"]
+    typed = role.rolls([*run, "-e", "nvidia_driver_allow_reboot=no"], False)
+    assert typed["roll"] == f"{TYPED} -e nvidia_driver_allow_reboot=no"
+    assert typed["roll_rebooting"] == f"{typed['roll']} -e nvidia_driver_allow_reboot=true"
+    assert role.rolls(run, True) == {"roll": TYPED}
+    assert role.rolls(["pytest"], False)["roll_rebooting"].endswith(
+        "upgrade_driver.yml -e nvidia_driver_allow_reboot=true"
+    )
 
 
 def test_a_service_uses_the_driver_though_it_holds_no_gpu_at_this_moment() -> None:

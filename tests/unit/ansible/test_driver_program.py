@@ -28,6 +28,7 @@ ARGS = {
     "check": False,
     "roll": "ansible-playbook -i inv upgrade_driver.yml",
 }
+REBOOTING = {"roll_rebooting": f"{ARGS['roll']} -e nvidia_driver_allow_reboot=true"}
 
 
 class Table:
@@ -136,8 +137,9 @@ def test_neither_packages_nor_a_boot_come_under_a_service_that_is_to_serve(
     here.update(told, table=whole(OLD), loaded=OLD)
     found = nvidia_driver.main(dict(ARGS))
     assert found["problems"] == [
-        f"driver {OLD} is in use by {words} and is not replaced under it: "
-        f"host by host, behind doctor and gates, it is done by: {ARGS['roll']}"
+        f"driver {OLD} is in use by {words} and is not replaced under it (due: driver {NEW}, "
+        f"fabric manager {NEW}, a reboot): host by host, behind doctor and gates, it is "
+        f"done by: {ARGS['roll']}"
     ]
     assert here["table"].asked == [] and not found["changed"]
     here["table"] = whole(NEW)  # somebody has moved the packages
@@ -145,6 +147,8 @@ def test_neither_packages_nor_a_boot_come_under_a_service_that_is_to_serve(
     assert problem.startswith(f"a reboot is needed (the kernel runs driver {OLD}, {NEW} is ")
     assert problem.endswith(f"would end {words}: host by host, behind doctor and gates, it is "
                             f"done by: {ARGS['roll']}")  # fmt: skip
+    (problem,) = nvidia_driver.main(ARGS | REBOOTING)["problems"]
+    assert problem.endswith(f"it is done by: {REBOOTING['roll_rebooting']}")
 
 
 def test_a_service_without_gpus_keeps_packages_from_nobody_but_no_boot_ends_it(
@@ -191,20 +195,69 @@ def test_under_a_service_that_runs_only_persistence_is_brought_to_the_driver(her
     here["units"] = ACTIVE
     found = nvidia_driver.main(dict(ARGS))
     assert (found["problems"], found["parts"]) == ([], ["persistence"])
-    assert table.there["nvidia-settings"] == f"{OLD}-1" and "nvidia-settings" in table.held_ones
+    assert table.there["nvidia-settings"] == f"{OLD}-1"
+    assert table.held_ones == set(HELD) - {"nvidia-settings"}
     assert "nvidia-settings" in found["warnings"][0]
     look = nvidia_driver.main(ARGS | {"rolling": True, "stopping": True, "check": True})
     assert look["parts"] == ["companions"]
 
 
-def test_what_the_repository_does_not_hold_is_held_and_told_and_asked_of_nobody(
+def test_what_is_named_in_use_is_what_is_loaded_and_all_that_is_due_is_told(here: Host_) -> None:
+    here.update(units=ACTIVE, loaded=OLD)
+    here["table"] = whole(NEW, nvidia_fabricmanager=OLD, nvidia_settings=OLD)
+    (problem,) = nvidia_driver.main(ARGS | REBOOTING)["problems"]
+    assert problem == (
+        f"driver {OLD} is in use by sglang-kimi.service (active) and is not replaced under it "
+        f"(due: fabric manager {NEW}, nvidia-settings {NEW}, a reboot, since the kernel runs "
+        f"driver {OLD}, {NEW} is installed): host by host, behind doctor and gates, it is done by: "
+        f"{REBOOTING['roll_rebooting']}"
+    )
+    here["loaded"] = NEW  # now no reboot is due
+    (problem,) = nvidia_driver.main(ARGS | REBOOTING)["problems"]
+    assert problem.endswith(f"nvidia-settings {NEW}): host by host, behind doctor and gates, it is "
+                            f"done by: {ARGS['roll']}")  # fmt: skip
+
+
+OTHERS = {"nvidia-cuda-mps": "550.1-1", "libnvidia-nscq-570": "570.1-1"}
+DATED = {"nvidia-installer-cleanup": "20220217+3~deb12u1", "nvidia-kernel-common": "20220217+3",
+         "glx-alternative-nvidia": "1.2.2", "nvidia-support": "20151021+13"}  # fmt: skip
+
+
+def test_only_the_drivers_own_packages_are_held_and_dated_ones_are_not_told(here: Host_) -> None:
+    table = here["table"] = whole(NEW)
+    table.there |= {**OTHERS, **DATED, "libnvidia-encode1": f"{NEW}-1"}
+    found = nvidia_driver.main(dict(ARGS))
+    assert table.held_ones == {*HELD, "libnvidia-encode1"}
+    assert found["warnings"] == [
+        f"beside driver {NEW} stand packages of others: libnvidia-nscq-570 570.1-1, "
+        "nvidia-cuda-mps 550.1-1"
+    ]
+    again = nvidia_driver.main(dict(ARGS))
+    assert (again["changed"], again["problems"]) == (False, [])
+
+
+@pytest.mark.parametrize("hold", [True, False])
+def test_a_driver_that_moves_keeps_the_holds_of_others(here: Host_, hold: bool) -> None:
+    """An operator's own, of whatever version, and of another architecture."""
+    here.update(table=whole(OLD), loaded=OLD)
+    table, theirs = (
+        here["table"],
+        {"nvidia-cuda-mps", "nvidia-installer-cleanup", "libnvoptix1:i386"},
+    )
+    table.there |= {**OTHERS, **DATED, "libnvoptix1": "550.1-1"}
+    table.held_ones = {*HELD, *theirs}
+    assert nvidia_driver.main(ARGS | {"hold": hold})["problems"] == []
+    assert table.held_ones == ({*HELD, *theirs} if hold else theirs)
+
+
+def test_what_the_repository_does_not_hold_is_told_and_asked_of_nobody(
     here: Host_,
 ) -> None:
     table = here["table"] = whole(NEW, nvidia_persistenced=OLD)
     table.lacks = ("nvidia-persistenced",)
     found = nvidia_driver.main(dict(ARGS))
     assert (found["problems"], found["parts"], table.asked) == ([], [], [])
-    assert "nvidia-persistenced" in table.held_ones
+    assert table.held_ones == set(HELD) - {"nvidia-persistenced"}
     assert found["warnings"] == [
         f"beside driver {NEW} stand packages of others: nvidia-persistenced {OLD}-1"
     ]

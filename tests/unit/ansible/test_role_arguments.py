@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import yaml
+from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 from ansible.parsing.dataloader import DataLoader
 
 from opsctl.ansible import cuda, engine, host, host_tuning, model, nvidia_driver, rolespec, survey
@@ -41,6 +42,10 @@ def test_every_switch_means_what_is_written(key: str) -> None:
         ("nvidia_driver_fabric_manager", False, "no"),
         ("nvidia_driver_fabric_manager", "True", "yes"),  # what a template of 2.18 makes of it
         ("nvidia_driver_fabric_manager", "yes", "yes"),
+        ("nvidia_driver_fabric_manager", "true", "yes"),  # quoted, or of `-e KEY=true`
+        ("nvidia_driver_fabric_manager", "false", "no"),
+        ("nvidia_driver_fabric_manager", "off", "no"),
+        ("nvidia_driver_fabric_manager", "On", "yes"),
         ("nvidia_driver_fabric_manager", "auto", "auto"),
         ("nvidia_driver_branch", 580, "580"),
         ("nvidia_driver_reboot_timeout", "60", 60),
@@ -53,6 +58,22 @@ def test_every_switch_means_what_is_written(key: str) -> None:
 def test_values_of_other_kinds(key: str, value: Any, meant: Any) -> None:
     found = of(key, value)
     assert found == meant and isinstance(found, type(meant))
+
+
+CHOSEN = ["nvidia_driver_fabric_manager", "host_tuning_numa_balancing"]
+
+
+@pytest.mark.parametrize("key", CHOSEN)
+def test_a_choice_of_yes_or_no_takes_every_switchs_words(key: str) -> None:
+    """Ansible's own judgement too, which a role meets that is used elsewhere."""
+    spec = rolespec.options(DataLoader())[key]
+    for words in (NO, YES):
+        assert len({of(key, value) for value in words}) == 1
+        for value in words:
+            assert not ArgumentSpecValidator({key: spec}).validate({key: value}).error_messages
+    assert of(key, "no") != of(key, "yes")
+    with pytest.raises(SpecError, match=r"must be (yes or no, or|one of auto, yes, no: 'maybe')"):
+        of(key, "maybe")
 
 
 def test_what_doctor_prints_may_be_typed_as_it_stands() -> None:
