@@ -11,6 +11,7 @@ from opsctl.ansible.reading import read_hosts
 from opsctl.engine.ranks import ranks
 from opsctl.inventory.model import HostEntry
 from opsctl.inventory.reader import parse
+from opsctl.onhost.modelcheck import BY_NAME, loading
 from opsctl.release.facts import draft_of, root_of
 from opsctl.spec.models import Service
 
@@ -68,12 +69,24 @@ def _model_folders(services: Mapping[str, Service]) -> list[dict[str, Any]]:
         least = max(size, (found.get(path) or {}).get("size") or 0) or None
         what, known = f"service {name}: model", found.get(path) or {}
         source = told(service.model.source) or known.get("source")
-        found[path] = {"path": path, "size": least, "what": what, "source": source}
+        entry = {"path": path, "size": least, "what": what, "source": source}
+        found[path] = entry | _strictest(known, loading(service.flags, "model"))
         draft = draft_of(service.flags)
         if draft:
             what, source = f"service {name}: draft model", told(service.model.draft_source)
-            found.setdefault(draft, {"path": draft, "size": None, "what": what, "source": source})
+            entry = {"path": draft, "size": None, "what": what, "source": source}
+            entry = found.get(draft) or entry
+            found[draft] = entry | _strictest(entry, loading(service.flags, "draft"))
     return list(found.values())
+
+
+def _strictest(known: Mapping[str, Any], how: dict[str, Any]) -> dict[str, Any]:
+    """How a folder is loaded that several services name: whole enough for each of them."""
+    if "load_format" not in known:
+        return how
+    formats = (known["load_format"], how["load_format"])
+    by_name = next((one for one in formats if one in BY_NAME), formats[0])
+    return {"load_format": by_name, "own_config": known["own_config"] or how["own_config"]}
 
 
 def tokens(services: Mapping[str, Service]) -> dict[str, str]:

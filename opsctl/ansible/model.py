@@ -21,8 +21,8 @@ _CURRENT = (
 
 
 class ActionModule(Action):
-    """Arguments: folders [{"path", "size" in bytes or none, "what", "source" or none}],
-    remove_old."""
+    """Arguments: folders [{"path", "size" in bytes or none, "what", "source" or none,
+    "load_format", "own_config"}], remove_old."""
 
     def act(self) -> dict[str, Any]:
         given = self.given("model")
@@ -31,17 +31,21 @@ class ActionModule(Action):
         look = {"folders": folders, "remove_old": remove, "check": True}
         found = self.program("model", look)
         if found["problems"] or self.check:
-            return outcome(found, bytes=found["bytes"], old=found["old"])
+            return self._outcome(found)
         if found["fetch"]:
             self._fetch([f for f in folders if f["path"] in found["fetch"]])
             after = self.program("model", look | {"remove_old": False})
-            found |= {key: after[key] for key in ("bytes", "problems", "old")}
+            found |= {key: after[key] for key in ("bytes", "problems", "old", "warnings")}
             found["problems"] += [f"{path}: not whole after its fetch" for path in after["fetch"]]
         if remove and found["old"]:
             gone = self.program("model", {"do": "tidy", "folders": folders, "check": False})
             told = [part["after_header"] for part in found["diff"]]
             found["diff"] += [part for part in gone["diff"] if part["after_header"] not in told]
-        return outcome(found, bytes=found["bytes"], old=found["old"])
+        return self._outcome(found)
+
+    def _outcome(self, found: dict[str, Any]) -> dict[str, Any]:
+        more = warned(found, str(self.task_vars["inventory_hostname"]))
+        return outcome(found, bytes=found["bytes"], old=found["old"], **more)
 
     def _fetch(self, folders: list[dict[str, Any]]) -> None:
         """One model after another: each takes what the line and the disk give."""
@@ -86,6 +90,12 @@ class ActionModule(Action):
 
     def _tell(self, text: str) -> None:
         self._display.display(f"  {self.host.name}: {text}")
+
+
+def warned(found: dict[str, Any], host: str) -> dict[str, Any]:
+    """The warnings of a look as those of a task, with the host's name (pure)."""
+    told = [f"{host}: {text}" for text in found.get("warnings") or ()]
+    return {"warnings": told} if told else {}
 
 
 def current(said: str) -> tuple[dict[str, str], dict[str, Any]]:

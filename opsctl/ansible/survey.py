@@ -15,6 +15,7 @@ from opsctl.ansible.cuda import problems, toolkit_args
 from opsctl.ansible.engine import look_args
 from opsctl.ansible.host import host_args
 from opsctl.ansible.host_tuning import tuning_args
+from opsctl.ansible.model import warned
 from opsctl.ansible.nvidia_driver import driver_args
 from opsctl.ansible.rolespec import arguments
 from opsctl.remote.onhost import NoPython
@@ -42,7 +43,9 @@ class ActionModule(Action):
             allowed = given["host"]["install_python"]
             bootstrap.may_install(self.host, missing, allowed=allowed, check=self.check)
             return {"changed": False, "roles": list(asked)}
-        return {"changed": False, "roles": roles(said, given["cuda"]["needs"])}
+        # Of a damaged model that is served all the same: no role has anything to do about it.
+        told = warned(said["model"], str(self.task_vars["inventory_hostname"]))
+        return {"changed": False, "roles": roles(said, given["cuda"]["needs"]), **told}
 
 
 def roles(said: Mapping[str, Any], needs: list[dict[str, Any]]) -> list[str]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import os
 import re
-from typing import Any, Dict, List, Tuple
+from typing import Any, Dict, List, Mapping, Tuple
 
 # Ending → the index of such files; the first of which there are some is loaded.
 KINDS = {
@@ -21,23 +21,76 @@ KINDS = {
 SAFE = ".safetensors"
 NATIVE = "params.json"  # in the place of config.json, where a model is in Mistral's own format
 MOST = 10_000  # files that one number promises
+# Ways to load that look for weight files by their names, as is done here. The rest take none of the
+# folder (dummy, remote), or others than those (sharded_state, gguf, mistral).
+BY_NAME = {"auto", "safetensors", "fastsafetensors", "instanttensor", "layered", "flash_rl",
+           "bitsandbytes", "runai_streamer"}  # fmt: skip
+# Flags that name a configuration in the place of the folder's own.
+DECRYPTED = {"model": "decrypted-config-file", "draft": "decrypted-draft-config-file"}
 _NUMBERED = re.compile(r"(.*-)(\d+)(-of-(\d+)\.\w+)")
 
 
-def look(path: str, least: Any) -> Tuple[int, List[str]]:
+def loading(flags: Mapping[str, Any], what: str) -> Dict[str, Any]:
+    """What the flags say of how the "model" or the "draft" is loaded: {"load_format", "own_config":
+    whether the folder's own configuration is read}."""
+    told = flags.get("load-format")
+    if what == "draft":
+        told = flags.get("speculative-draft-load-format") or told
+    return {"load_format": str(told or "auto"), "own_config": not flags.get(DECRYPTED[what])}
+
+
+def look(
+    path: str, least: Any, load_format: str = "auto", own_config: bool = True
+) -> Tuple[int, List[str]]:
     """Bytes of the weight files, and what is wrong with the folder. A model may be one file."""
     if os.path.isfile(path):
         return os.stat(path).st_size, _too_small(os.stat(path).st_size, least)
     if not os.path.isdir(path):
         return 0, ["no such folder on the host"]
-    files, odd = wanted(path)
-    problems = [text for text in (config(path), odd) if text]
-    absent = [name for name in files if not _bytes(path, name)]
-    if absent:
-        shown = ", ".join(absent[:5]) + (" …" if len(absent) > 5 else "")
-        problems.append(f"{len(absent)} of {len(files)} weight files missing or empty: {shown}")
-    total = sum(_bytes(path, name) for name in files)
-    return total, problems + _too_small(total, least)
+    total = sum(_bytes(path, name) for name in wanted(path)[0])
+    found = faults(seen(path, least), load_format, own_config)
+    return total, [text for _, text in found]
+
+
+def seen(path: str, least: Any, of_index: bool = False) -> Dict[str, Any]:
+    """What `faults` judges, of a folder; only the beginnings of the files (modelfiles.heads) tell
+    what is foreign or cut off. `of_index`: as for `short`."""
+    there = os.path.isdir(path)
+    return {
+        "config": config(path) if there else "",
+        "odd": wanted(path)[1] if there else "",
+        "missing": missing(path),
+        "foreign": [],
+        "cut": [],
+        "short": short(path, least, of_index) if there else "",
+    }
+
+
+def faults(model: Mapping[str, Any], load_format: str, own_config: bool) -> List[Tuple[str, str]]:
+    """Faults of doctor's in a model that is there, with what is said of each (pure). Of the weights
+    the gravest only: where files are missing or damaged, their sum tells nothing more."""
+    found = [("model-odd", model["config"])] if model["config"] and own_config else []
+    if load_format not in BY_NAME:
+        return found
+    absent = model["missing"]
+    if model["odd"]:
+        found.append(("model-odd", model["odd"]))
+    elif absent:
+        text = f"{absent[0]} is missing or empty"
+        if len(absent) > 1:
+            text = f"{len(absent)} weight files missing or empty, {absent[0]} first"
+        found.append(("model-incomplete", text))
+    elif model["foreign"] or model["cut"]:
+        damaged = (("model-foreign", model["foreign"]), ("model-cut", model["cut"]))
+        found += [(fault, _few(files)) for fault, files in damaged if files]
+    elif model["short"]:
+        found.append(("model-short", model["short"]))
+    return found
+
+
+def _few(texts: List[str]) -> str:
+    more = len(texts) - 3
+    return ", ".join(texts[:3]) + (f", and {more} more" if more > 0 else "")
 
 
 def config(path: str) -> str:

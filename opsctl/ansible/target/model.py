@@ -33,10 +33,12 @@ _UNIT = {
 
 
 def main(args: Dict[str, Any]) -> Dict[str, Any]:
-    """`args`: folders [{"path", "size" or null, "what", "source" or left out}], and `do`: "look"
-    (the default), "begin" with `folder`, `token` and `program`, or "tidy"; `remove_old`.
+    """`args`: folders [{"path", "size" or null, "what", "source" or left out, "load_format" and
+    "own_config" as of modelcheck.loading, or left out}], and `do`: "look" (the default), "begin"
+    with `folder`, `token` and `program`, or "tidy"; `remove_old`.
 
-    "look" answers `fetch`: paths that are to be fetched, and `old`: revisions that nothing uses.
+    "look" answers `fetch`: paths that are to be fetched, `old`: revisions that nothing uses, and
+    `warnings`: damage of what a process serves all the same.
     """
     host = Host(check=args.get("check", True))
     try:
@@ -51,10 +53,12 @@ def main(args: Dict[str, Any]) -> Dict[str, Any]:
 
 def _look(host: Host, folders: List[Dict[str, Any]], remove_old: bool) -> Dict[str, Any]:
     problems: List[str] = []
+    warnings: List[str] = []
     sizes, fetch = {}, []
     for folder in folders:
         path, source = folder["path"], folder.get("source")
-        size, wrong = look(path, folder.get("size"))
+        how = {key: folder[key] for key in ("load_format", "own_config") if key in folder}
+        size, wrong = look(path, folder.get("size"), **how)
         sizes[path] = size
         try:
             if source and needed(path, source):
@@ -62,12 +66,19 @@ def _look(host: Host, folders: List[Dict[str, Any]], remove_old: bool) -> Dict[s
                 host.changed(path, _stands(fetched.stamp(path)), _wanted(source))
                 continue
         except Refused as problem:
-            wrong = [str(problem)]
-        problems += [f"{folder['what']} {path}: {text}" for text in wrong]
+            problems.append(f"{folder['what']} {path}: {problem}")
+            continue
+        said = [f"{folder['what']} {path}: {text}" for text in wrong]
+        runs = fetched.serving(path) if said else []
+        if runs:  # staging refuses whatever would have to start with it
+            warnings += [f"{text}; process {runs[0]} serves on, no start would" for text in said]
+        else:
+            problems += said
     old = [str(p) for f in folders if f.get("source") for p in unused(f["path"])]
     for path in old if remove_old else []:
         host.changed(path, "a revision that nothing uses\n", "")
-    return {**host.result(bytes=sizes, fetch=fetch, old=old), "problems": problems}
+    found = host.result(bytes=sizes, fetch=fetch, old=old, warnings=warnings)
+    return {**found, "problems": problems}
 
 
 def needed(path: str, source: Dict[str, Any]) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any, List, Mapping, Tuple
 
-from opsctl.onhost import storage
+from opsctl.onhost import modelcheck, storage
 from opsctl.onhost.doctor import access
 from opsctl.onhost.doctor.driver import older, torch_cuda
 from opsctl.onhost.doctor.fault import FAIL, WARN, Fault, Found, table
@@ -14,12 +14,6 @@ from opsctl.onhost.doctor.host import gib
 ENVIRONMENT = 15 << 30  # bytes; an estimate of ours, with what pip unpacks beside it
 REBUILD = ("ansible-playbook playbooks/deploy.yml (the role engine builds it anew; without "
            "engine.install, repair {root} by hand)")  # fmt: skip
-# Ways to load that look for weight files by their names, as `modelcheck` does. The rest take none
-# of the folder (dummy, remote), or others than those (sharded_state, gguf, mistral).
-BY_NAME = {"auto", "safetensors", "fastsafetensors", "instanttensor", "layered", "flash_rl",
-           "bitsandbytes", "runai_streamer"}  # fmt: skip
-# Flags that name a configuration in the place of the folder's own.
-DECRYPTED = {"model": "decrypted-config-file", "draft": "decrypted-draft-config-file"}
 
 FAULTS = table(
     Fault("mount-hangs", "disk", FAIL, "a file system that does not answer",
@@ -97,49 +91,17 @@ def models(service: Mapping[str, Any], found: Found) -> None:
             found.fault("model-missing", f"{path} is not there", name, path=path)
             continue
         flags = service["manifest"].get("flags") or {}
-        if model["config"] and not flags.get(DECRYPTED[what]):
-            found.fault("model-odd", f"{path}: {model['config']}", name, path=path)
-        if load_format(flags, what) in BY_NAME:
-            _weights(model, name, found)
+        how = modelcheck.loading(flags, what)
+        for fault, text in modelcheck.faults(model, **how):
+            found.fault(fault, f"{path}: {text}", name, path=path)
+        if model["unindexed"] and how["load_format"] in modelcheck.BY_NAME:
+            text = f"{path}: {model['unindexed']} is missing"
+            found.fault("model-unindexed", text, name, path=path, index=model["unindexed"])
         shut = [one for one in access.shut(model["access"], service["user"]) if one not in told]
         told += shut
         if shut:
             text = f"{service['manifest'].get('user')} may not read {access.told(shut)}"
             found.fault("model-unreadable", text, name, shut=access.opened(shut, path))
-
-
-def load_format(flags: Mapping[str, Any], what: str) -> str:
-    """How the engine loads the model or its draft; "auto" where nothing is said."""
-    told = flags.get("load-format")
-    if what == "draft":
-        told = flags.get("speculative-draft-load-format") or told
-    return str(told or "auto")
-
-
-def _weights(model: Mapping[str, Any], name: str, found: Found) -> None:
-    """The gravest only: where files are missing or damaged, their sum tells nothing more."""
-    path, absent = model["path"], model["missing"]
-    if model["odd"]:
-        found.fault("model-odd", f"{path}: {model['odd']}", name, path=path)
-    elif absent:
-        text = f"{absent[0]} is missing or empty"
-        if len(absent) > 1:
-            text = f"{len(absent)} weight files missing or empty, {absent[0]} first"
-        found.fault("model-incomplete", f"{path}: {text}", name, path=path)
-    elif model["foreign"] or model["cut"]:
-        for fault, files in (("model-foreign", model["foreign"]), ("model-cut", model["cut"])):
-            if files:
-                found.fault(fault, f"{path}: {_few(files)}", name, path=path)
-    elif model["short"]:
-        found.fault("model-short", f"{path}: {model['short']}", name, path=path)
-    if model["unindexed"]:
-        text = f"{path}: {model['unindexed']} is missing"
-        found.fault("model-unindexed", text, name, path=path, index=model["unindexed"])
-
-
-def _few(texts: List[str]) -> str:
-    more = len(texts) - 3
-    return ", ".join(texts[:3]) + (f", and {more} more" if more > 0 else "")
 
 
 def environment(service: Mapping[str, Any], running: str, found: Found) -> None:

@@ -145,6 +145,14 @@ def test_other_tasks() -> None:
     answer = {"bytes": {}, "old": ["/a.old"], "fetch": []}
     _, asked_all = task(model, {"folders": [{"path": "/a"}], "remove_old": "no"}, **answer)
     assert [one["remove_old"] for one in asked_all] == [False]  # and no second one, which removes
+    (folder,) = asked_all[0]["folders"]
+    assert (folder["load_format"], folder["own_config"]) == ("auto", True)
+
+
+def test_damage_that_is_only_warned_of_is_told_with_its_host() -> None:
+    answer = {"bytes": {}, "old": [], "fetch": [], "warnings": ["model /a: config.json is missing"]}
+    said, _ = task(model, {"folders": [{"path": "/a"}]}, **answer)
+    assert said["warnings"] == ["h1: model /a: config.json is missing"]
 
 
 def test_the_look_at_all_of_them_means_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -162,3 +170,6 @@ def test_the_look_at_all_of_them_means_the_same(monkeypatch: pytest.MonkeyPatch)
     _, (asked,) = task(survey, given, **(said | {"engine": []}))
     assert (asked["nvidia_driver"]["allow_repair"], asked["model"]["remove_old"]) == (False, False)
     assert asked["host"]["nofile"] == 65536
+    said |= {"engine": [], "model": nothing | {"warnings": ["model /a: damaged"]}}
+    told, _ = task(survey, given, **said)
+    assert (told["roles"], told["warnings"]) == ([], ["h1: model /a: damaged"])
