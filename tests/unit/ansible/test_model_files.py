@@ -12,9 +12,10 @@ import pytest
 
 from opsctl.ansible.described import needs
 from opsctl.ansible.target.model import main
-from opsctl.onhost.doctor import folders, servicelook
+from opsctl.onhost.doctor import examine, folders, servicelook
 from opsctl.onhost.doctor.fault import Found
 from opsctl.onhost.modelcheck import look
+from opsctl.onhost.systemd import Systemd
 from opsctl.spec import load
 
 
@@ -146,7 +147,7 @@ def test_a_draft_is_loaded_as_its_own_flags_say(tmp_path: Path) -> None:
 
 
 def test_damage_of_what_a_process_serves_stops_nothing_else(tmp_path: Path) -> None:
-    """Staging refuses whatever would have to start with it: examine.preconditions."""
+    """Staging refuses whatever would have to start with it."""
     folder = model(tmp_path / "m", {"a.safetensors": 1})
     (folder / CONFIG).unlink()
     asked = {"folders": [{"path": str(folder), "what": "model"}]}
@@ -161,3 +162,5 @@ def test_damage_of_what_a_process_serves_stops_nothing_else(tmp_path: Path) -> N
         engine.communicate()
     assert found["problems"] == []
     assert found["warnings"] == [f"{said}; process {engine.pid} serves on, no start would"]
+    release = {"service": "s", "model": {"path": str(folder)}}
+    assert f"{folder}: config.json is missing" in examine.preconditions(release, Systemd())
