@@ -8,6 +8,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from opsctl.ansible.action import Action, outcome
+from opsctl.ansible.compatibility import torch_build
 from opsctl.ansible.described import described
 from opsctl.engine.compatibility import data, needs
 from opsctl.errors import OpsctlError, Problem, SpecError
@@ -98,10 +99,10 @@ def least_driver(version: str, requirements: str) -> str:
 
     torch==2.9.1+cu130 asks for the driver of CUDA 13, whatever the release is built with (pure).
     """
-    built = re.search(r"^torch==\S+\+(cu(\d{2})\d|cpu|rocm)", requirements, re.MULTILINE)
-    if built is None:
+    build = torch_build(requirements)
+    if build is None:
         return str(needs(version).get("driver") or "")
-    return str(data()["cuda"].get(built[2], {}).get("driver") or "")
+    return str(data()["cuda"].get(build.partition(".")[0], {}).get("driver") or "")
 
 
 def filled(index: str | None, version: str) -> str | None:

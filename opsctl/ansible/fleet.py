@@ -16,8 +16,9 @@ from ansible import constants, context
 from ansible.errors import AnsibleLookupError
 from ansible.plugins.lookup import LookupBase
 
+from opsctl.inventory.reader import NO_HOSTS
+
 ASKED = "OPSCTL_INVENTORY"  # of opsctl alone: ansible-playbook reads ANSIBLE_INVENTORY
-NO_HOSTS = "has no hosts"  # opsctl's own reader looks for these words
 
 
 class LookupModule(LookupBase):  # type: ignore[misc]

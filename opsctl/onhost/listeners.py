@@ -7,7 +7,7 @@ import re
 from contextlib import suppress
 from ipaddress import IPv6Address, ip_address
 from pathlib import Path
-from typing import Dict, NamedTuple, Set
+from typing import Any, Dict, Mapping, NamedTuple, Set
 
 from opsctl.onhost.hostfacts import read
 
@@ -53,6 +53,12 @@ def meets(host: str, place: Place) -> bool:
     if ours.is_unspecified:
         return ours.version == 6 or theirs.version == 4
     return ours == theirs
+
+
+def taken(address: Mapping[str, Any], place: Place) -> bool:
+    """Whether a server at `address` (a release's: {"host", "port"}) meets this listener."""
+    host = str(address.get("host") or "0.0.0.0")
+    return place.port == address.get("port") and meets(host, place)
 
 
 def of_host() -> Dict[str, Place]:

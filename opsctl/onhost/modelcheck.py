@@ -47,22 +47,25 @@ def look(
         return os.stat(path).st_size, _too_small(os.stat(path).st_size, least)
     if not os.path.isdir(path):
         return 0, ["no such folder on the host"]
-    total = sum(_bytes(path, name) for name in wanted(path)[0])
-    found = faults(seen(path, least), load_format, own_config)
-    return total, [text for _, text in found]
+    model = seen(path, least)
+    return model["bytes"], [text for _, text in faults(model, load_format, own_config)]
 
 
 def seen(path: str, least: Any, of_index: bool = False) -> Dict[str, Any]:
     """What `faults` judges, of a folder; only the beginnings of the files (modelfiles.heads) tell
-    what is foreign or cut off. `of_index`: as for `short`."""
+    what is foreign or cut off. `of_index`: its size is held against the one that the index names
+    too; some indexes name that of the model before it was quantised."""
     there = os.path.isdir(path)
+    files, odd = wanted(path) if there else ([], "")
+    sizes = {name: _bytes(path, name) for name in files}
     return {
+        "bytes": sum(sizes.values()),
         "config": config(path) if there else "",
-        "odd": wanted(path)[1] if there else "",
-        "missing": missing(path),
+        "odd": odd,
+        "missing": [name for name in files if not sizes[name]],
         "foreign": [],
         "cut": [],
-        "short": short(path, least, of_index) if there else "",
+        "short": _short(sizes, least, _index_size(path) if there and of_index else 0),
     }
 
 
@@ -115,11 +118,6 @@ def wanted(path: str) -> Tuple[List[str], str]:
     return sorted([*present, *promised(present)]), "" if present else "no weight files"
 
 
-def missing(path: str) -> List[str]:
-    """Those of them that are not there, or empty."""
-    return [name for name in wanted(path)[0] if not _bytes(path, name)]
-
-
 def unindexed(path: str) -> str:
     """The index that belongs to several files and is not there, "" if none is missed: the engine
     loads whatever lies beside them, and a second form of the weights too."""
@@ -144,11 +142,9 @@ def promised(names: List[str]) -> List[str]:
     return absent
 
 
-def short(path: str, least: Any, of_index: bool) -> str:
-    """What the weight files lack together, "" if nothing. `of_index`: measured by the size that
-    the index names too; some indexes name that of the model before it was quantised."""
-    sizes = {name: _bytes(path, name) for name in wanted(path)[0]}
-    total, indexed = sum(sizes.values()), _index_size(path) if of_index else 0
+def _short(sizes: Mapping[str, int], least: Any, indexed: int) -> str:
+    """What the weight files lack together, "" if nothing; sizes in bytes, 0 for unknown."""
+    total = sum(sizes.values())
     for who, size in (("model.size asks for", least), ("the model's index names", indexed)):
         if size and total < size:
             least_name = min(sizes, key=lambda name: sizes[name], default="no file")

@@ -97,10 +97,8 @@ class Outside:
         """Who listens where the engine is to listen, "" if nobody does, or only units of `but`.
         After a SIGKILL an orphan of the engine may hold it; the new engine would find out after
         the whole load."""
-        port = int(address.get("port") or 0)
-        host = str(address.get("host") or "0.0.0.0")
-        for inode, at in listeners.of_host().items() if port else ():
-            if at.port != port or not listeners.meets(host, at):
+        for inode, at in listeners.of_host().items():
+            if not listeners.taken(address, at):
                 continue
             pid = listeners.owner(inode)
             group = hostfacts.read(f"/proc/{pid}/cgroup") if pid else ""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Any, List, Mapping, Optional, Sequence, Set, Tuple
+from typing import Any, List, Mapping, Optional, Sequence, Tuple
 
 from opsctl.onhost import unitfacts
 from opsctl.onhost.doctor import smi, xid
@@ -145,17 +145,14 @@ def _disk_version(seen: Mapping[str, Any], loaded: str, found: Found) -> None:
         found.fault("driver-waits", told)
 
 
-def _modules(seen: Mapping[str, Any]) -> Set[str]:
-    return {line.split(" ")[0] for line in seen["files"].get("/proc/modules", "").splitlines()}
-
-
 def _by_nouveau(seen: Mapping[str, Any]) -> List[str]:
     """The cards that nouveau holds."""
     return [d["bus"] for d in seen["pci"] if d["driver"] == "nouveau"]
 
 
 def _nouveau(seen: Mapping[str, Any], found: Found) -> None:
-    modules, held = _modules(seen), _by_nouveau(seen)
+    modules = {line.split(" ")[0] for line in seen["files"].get("/proc/modules", "").splitlines()}
+    held = _by_nouveau(seen)
     if "nouveau" in modules or held:
         on = f", on {', '.join(held)}" if held else ""
         found.fault("nouveau", f"nouveau is loaded{on}")

@@ -168,9 +168,7 @@ def _gpu_memory(seen: Mapping[str, Any], found: Found) -> None:
 def _in_the_way(stray: Mapping[str, Any], service: Mapping[str, Any]) -> bool:
     """Whether it listens where the service is to listen."""
     wanted = service["manifest"].get("address") or {}
-    host = str(wanted.get("host") or "0.0.0.0")
-    places = (listeners.Place(*at) for at in stray["at"])
-    return any(at.port == wanted.get("port") and listeners.meets(host, at) for at in places)
+    return any(listeners.taken(wanted, listeners.Place(*at)) for at in stray["at"])
 
 
 def _orphan(

@@ -151,7 +151,7 @@ def folders(manifest: Mapping[str, Any]) -> Dict[str, Any]:
 
 
 def model(path: str, least: Optional[int] = None) -> Optional[Dict[str, Any]]:
-    """{"path", "exists", "folder", "config", "odd", "missing", "foreign", "cut", "short",
+    """{"path", "exists", "folder", "bytes", "config", "odd", "missing", "foreign", "cut", "short",
     "unindexed", "access"}; None where none is named. `folder`: else it is one file, of which only
     `access` tells. `config` and `odd`: why the engine cannot tell what to load, by its
     configuration and by its weights. `access`: the folders down to it and every file that the
